@@ -28,7 +28,8 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
-from mxrun.ops.indexing.kernels import RowSelection, sum_parts
+from mxrun.ops.indexing.kernels import sum_parts
+from mxrun.ops.indexing.loops import RowSelection
 from mxrun.ops.indexing.operators import within
 from mxrun.ops.sums import running_sums
 
@@ -204,7 +205,9 @@ class CompiledEmbedding(Implementation):
         gradient, weight = gradient.with_layout(PLAIN), request.in_grad[1].with_layout(PLAIN)
         rows, columns = weight.shape
         count = data.elements
-        selection = RowSelection(count, columns, rows, count=count, index_count=count)
+        selection = RowSelection(
+            rows=count, columns=columns, size=rows, count=count, index_count=count
+        )
         operands, written = (source(0), gradient), (target(1), weight)
         device, requested = request.device, request.requests[1]
         return native_kernel(

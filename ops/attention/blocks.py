@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Floats, Int32s, Integer, Real
+from mxrun.codegen.arguments import BFloat16s, Float32s, Floats, Int32s, Integer, Real
 from mxrun.codegen.jit import inlined
 from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
@@ -25,6 +25,7 @@ from mxrun.codegen.vectors import (
     stored_lanes,
     transpose_lanes,
 )
+from mxrun.ops.attention.shapes import AttentionSizes
 from mxrun.ops.rows import clear
 
 ROWS = PANEL = 64
@@ -32,7 +33,7 @@ STRIP = 16
 CELLS = ROWS * PANEL
 
 
-class AttentionTensors(Arguments):
+class AttentionTensors(AttentionSizes):
     """Arguments of all loops of attention.
 
     query, key, value: heads side by side in rows `query_row`, `key_row` and `value_row` apart.
@@ -42,13 +43,6 @@ class AttentionTensors(Arguments):
     are pairs of bfloat16, in `halves`, which is the same memory.
     """
 
-    batch: Integer
-    queries: Integer
-    keys: Integer
-    heads: Integer
-    kv_heads: Integer
-    head_size: Integer
-    value_size: Integer
     query: Floats
     query_row: Integer
     key: Floats

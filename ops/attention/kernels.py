@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -198,9 +198,8 @@ def _tensors(
         ]
     given = inputs[prop.num_projections] if p.use_mask else None
     mask, pairs = (1, 1) if given is None else given.shape[:2], sizes.queries * sizes.keys
-    values = {field.name: getattr(sizes, field.name) for field in fields(sizes)}
     return {
-        **values,
+        **vars(sizes),
         "query": slots[0],
         "query_row": rows[0],
         "key": slots[1],

@@ -209,7 +209,9 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
         pairs = sizes.queries * sizes.keys
         if self.parameters.causal:
             pairs = sum(min(query + 1, sizes.keys) for query in range(sizes.queries))
-        return 2 * sizes.batch * sizes.heads * pairs * (sizes.head_size + sizes.value_size)
+        rows, columns = sizes.batch * sizes.heads, sizes.head_size + sizes.value_size
+        flops: int = 2 * rows * pairs * columns
+        return flops
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""

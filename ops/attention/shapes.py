@@ -4,45 +4,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mxrun.base.tensor import PartialShape, Shape
+from mxrun.codegen.arguments import Arguments, Integer
 from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 
 _RULE = "the sizes of the other tensors"
 
 
-@dataclass(frozen=True)
-class AttentionSizes:
+class AttentionSizes(Arguments):
     """Sizes of attention: numbers of sequences, queries and keys of each, heads, and heads' sizes.
 
     head_size: of queries and keys; value_size: of values.
     """
 
-    batch: int
-    queries: int
-    keys: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    value_size: int
+    batch: Integer
+    queries: Integer
+    keys: Integer
+    heads: Integer
+    kv_heads: Integer
+    head_size: Integer
+    value_size: Integer
 
     @staticmethod
     def of(projections: Sequence[Shape], heads: int, kv_heads: int) -> AttentionSizes:
         """Return the sizes for the shapes of query, key and value, or of data that packs them."""
         batch, queries, columns = projections[0]
         if len(projections) == 1:
-            size = columns // (heads + 2 * kv_heads)
-            return AttentionSizes(batch, queries, queries, heads, kv_heads, size, size)
-        _, keys, values = projections[2]
-        size, value_size = columns // heads, values // kv_heads
-        return AttentionSizes(batch, queries, keys, heads, kv_heads, size, value_size)
+            keys, size = queries, columns // (heads + 2 * kv_heads)
+            value_size = size
+        else:
+            _, keys, values = projections[2]
+            size, value_size = columns // heads, values // kv_heads
+        return AttentionSizes(
+            batch=batch,
+            queries=queries,
+            keys=keys,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_size=size,
+            value_size=value_size,
+        )
 
     @property
     def packed_places(self) -> tuple[int, int]:
         """Columns of packed data at which keys and values begin."""
-        keys = self.heads * self.head_size
+        keys: int = self.heads * self.head_size
         return keys, keys + self.kv_heads * self.head_size
 
 

@@ -46,13 +46,7 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
             key_begin = sizes.heads * sizes.size
             value_begin = key_begin + sizes.groups * sizes.size
         loop = CachedHeads(
-            batch=sizes.batch,
-            positions=sizes.positions,
-            groups=sizes.groups,
-            shared=sizes.heads // sizes.groups,
-            size=sizes.size,
-            value_size=sizes.value_size,
-            length=sizes.length,
+            **vars(sizes),
             scale=prop.parameters.scale,
             position=source(arguments),
             query=source(0),

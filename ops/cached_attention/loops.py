@@ -16,7 +16,6 @@ import numpy as np
 
 from mxrun.codegen.arguments import (
     HEADER_SLOTS,
-    Arguments,
     Float32s,
     Floats,
     Int32s,
@@ -35,6 +34,7 @@ from mxrun.codegen.vectors import (
     multiply_lanes,
     store_lanes,
 )
+from mxrun.ops.cached_attention.operator import CacheSizes
 
 # Argument block of the map's code, in words: after the header the number of elements, the
 # addresses of output and operand, and the shift. A thread's scores follow, then a row of a head.
@@ -42,7 +42,7 @@ _COUNT = HEADER_SLOTS
 BLOCK_WORDS = 16
 
 
-class CachedHeads(Arguments):
+class CachedHeads(CacheSizes):
     """Heads of `positions` positions from `position` on, and the caches, which hold earlier ones.
 
     query, key, value: rows of `query_pitch`, `key_pitch` and `value_pitch` elements, of which the
@@ -50,13 +50,6 @@ class CachedHeads(Arguments):
     team's scratch space of `words_per_thread` words for each thread.
     """
 
-    batch: Integer
-    positions: Integer
-    groups: Integer
-    shared: Integer
-    size: Integer
-    value_size: Integer
-    length: Integer
     scale: Real
     position: Int32s
     query: Floats
@@ -193,7 +186,7 @@ def attend(
 def cached_attention_loop(call: CachedHeads) -> None:
     """Store each head's keys and values; then each query attends to the positions up to its own."""
     first = np.int64(call.position[0])
-    blocks = (call.length + LANES - 1) // LANES
+    blocks, shared = (call.length + LANES - 1) // LANES, call.heads // call.groups
     # share() splits at multiples of 16, so each thread and each head count as 16 elements.
     thread, _ = share(call.team * 16)
     own = thread // 16 * call.words_per_thread
@@ -210,7 +203,7 @@ def cached_attention_loop(call: CachedHeads) -> None:
             continue
         for t in range(call.positions):
             row = n * call.positions + t
-            for each in range(group * call.shared, (group + 1) * call.shared):
+            for each in range(group * shared, (group + 1) * shared):
                 query = row * call.query_pitch + each * call.size
-                to = (row * call.groups * call.shared + each) * call.value_size
+                to = (row * call.heads + each) * call.value_size
                 attend(call, query, keys, values, to, own, first + t + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from typing_extensions import Self
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PartialShape, Shape
+from mxrun.codegen.arguments import Arguments, Integer
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import POSITION
 from mxrun.operator.operator import ForwardCall, Operator
@@ -51,8 +51,7 @@ class CachedAttentionParameters(Parameters):
         return self
 
 
-@dataclass(frozen=True)
-class CacheSizes:
+class CacheSizes(Arguments):
     """Sizes of attention over a cache.
 
     positions: number of positions that a run computes. groups: heads of keys and values, each of
@@ -60,21 +59,21 @@ class CacheSizes:
     and keys, and of values.
     """
 
-    batch: int
-    positions: int
-    heads: int
-    groups: int
-    size: int
-    value_size: int
-    length: int
+    batch: Integer
+    positions: Integer
+    heads: Integer
+    groups: Integer
+    size: Integer
+    value_size: Integer
+    length: Integer
 
     @property
-    def key_cache(self) -> Shape:
+    def key_cache_shape(self) -> Shape:
         """Shape of the key cache: blocks of positions, each with one row for every element."""
         return (self.batch, self.groups, -(-self.length // BLOCK), self.size, BLOCK)
 
     @property
-    def value_cache(self) -> Shape:
+    def value_cache_shape(self) -> Shape:
         """Shape of the value cache."""
         return (self.batch, self.groups, self.length, self.value_size)
 
@@ -143,8 +142,8 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
         output: PartialShape = (sizes.batch, sizes.positions, sizes.heads * sizes.value_size)
         output = unify("output", outputs[0], output, "heads of the query and sizes of values")
         caches: list[PartialShape] = [
-            unify("key_cache_output", outputs[1], sizes.key_cache, "heads and length"),
-            unify("value_cache_output", outputs[2], sizes.value_cache, "heads and length"),
+            unify("key_cache_output", outputs[1], sizes.key_cache_shape, "heads and length"),
+            unify("value_cache_output", outputs[2], sizes.value_cache_shape, "heads and length"),
         ]
         return PartialInference([*given, position], [output, *caches], caches)
 
@@ -192,14 +191,22 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
         else:
             size, value_size = width // p.num_heads, shapes[2][-1] // p.num_kv_heads
         batch, positions, _ = shapes[0]
-        heads = (p.num_heads, p.num_kv_heads)
-        return CacheSizes(batch, positions, *heads, size, value_size, p.length)
+        return CacheSizes(
+            batch=batch,
+            positions=positions,
+            heads=p.num_heads,
+            groups=p.num_kv_heads,
+            size=size,
+            value_size=value_size,
+            length=p.length,
+        )
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Two per multiply-add of both products over half of the positions, their mean number."""
         p, sizes = self.parameters, self.sizes(in_shapes)
-        rows = sizes.batch * sizes.positions
-        return rows * p.num_heads * p.length * (sizes.size + sizes.value_size)
+        rows, columns = sizes.batch * sizes.positions, sizes.size + sizes.value_size
+        flops: int = rows * p.num_heads * p.length * columns
+        return flops
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""

@@ -7,8 +7,8 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.forward_only import ForwardOnlyImplementation
-from mxrun.ops.indexing.kernels import RowSelection, gather_kernel, is_served, scatter_kernel
-from mxrun.ops.indexing.loops import CLIP, WRAP, OneHotRows, one_hot_loop
+from mxrun.ops.indexing.kernels import gather_kernel, is_served, scatter_kernel
+from mxrun.ops.indexing.loops import CLIP, WRAP, OneHotRows, RowSelection, one_hot_loop
 from mxrun.ops.indexing.operators import sizes_around
 
 _MODES = {"clip": CLIP, "wrap": WRAP}
@@ -34,10 +34,11 @@ class CompiledSelection(Implementation):
 def _selection(prop: AnyProperty, data: TensorSpec, indices: TensorSpec) -> RowSelection:
     """Return the rows: of take, all elements behind the axis; of pick, single elements."""
     before, size, after = sizes_around(data.shape, prop.parameters.axis)
-    mode, count = _MODES[prop.parameters.mode], indices.elements
+    count = indices.elements
+    shared = {"size": size, "index_count": count, "mode": _MODES[prop.parameters.mode]}
     if prop.type_string == "pick":
-        return RowSelection(count, 1, size, inner=after, index_count=count, mode=mode)
-    return RowSelection(before * count, after, size, count=count, index_count=count, mode=mode)
+        return RowSelection(rows=count, columns=1, inner=after, **shared)
+    return RowSelection(rows=before * count, columns=after, count=count, **shared)
 
 
 @implement("one_hot", backend="jit")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec, align
@@ -20,10 +17,10 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.indexing.loops import (
-    CLIP,
     OrderedRows,
     RowGathering,
     RowScattering,
+    RowSelection,
     RowSums,
     SumStoring,
     gather_rows_loop,
@@ -33,24 +30,6 @@ from mxrun.ops.indexing.loops import (
     sum_rows_loop,
 )
 from mxrun.ops.rows import RowZeroing, zero_rows_loop
-
-
-@dataclass(frozen=True)
-class RowSelection:
-    """Geometry of a selection, see `loops`; without indices all rows have the index `offset`."""
-
-    rows: int
-    columns: int
-    size: int
-    count: int = 1
-    inner: int = 1
-    index_count: int = 1
-    offset: int = 0
-    mode: int = CLIP
-
-    def arguments(self, indices: Slot | None) -> dict[str, Any]:
-        """Return the arguments of a loop, by name."""
-        return {**vars(self), "indices": indices}
 
 
 def is_served(request: ForwardRequest) -> bool:
@@ -75,7 +54,8 @@ def gather_kernel(name: str, selection: RowSelection, request: ForwardRequest) -
     data, *indices = (spec.with_layout(PLAIN) for spec in request.inputs)
     output = request.outputs[0].with_layout(PLAIN)
     gathering = RowGathering(
-        **selection.arguments(source(1) if indices else None),
+        **vars(selection),
+        indices=source(1) if indices else None,
         data=source(0),
         output=target(0),
         is_added=int(request.requests[0] is OpReqType.ADD),
@@ -105,7 +85,12 @@ def sum_parts(
     team = device.team_for_elements(grad[1].elements + output[1].elements)
     sums_bytes = align(8 * team * align(selection.columns))
     ends = Scratch(sums_bytes + align(4 * selection.count))
-    arguments = {**selection.arguments(indices), "order": Scratch(sums_bytes), "ends": ends}
+    arguments = {
+        **vars(selection),
+        "indices": indices,
+        "order": Scratch(sums_bytes),
+        "ends": ends,
+    }
     is_added, is_direct = request is OpReqType.ADD, output[1].dtype == FLOAT32
     sums = RowSums(
         **arguments,
@@ -151,7 +136,10 @@ def scatter_kernel(name: str, selection: RowSelection, request: BackwardRequest)
     sums, device = target(0) if is_direct else Scratch(), request.device
     scratch = 0 if is_direct else 4 * data.elements
     scattering = RowScattering(
-        **selection.arguments(source(2) if indices else None), grad=source(0), sums=sums
+        **vars(selection),
+        indices=source(2) if indices else None,
+        grad=source(0),
+        sums=sums,
     )
     team = device.team_for_elements(gradient.elements)
     parts = [

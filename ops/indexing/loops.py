@@ -21,21 +21,23 @@ CLIP, WRAP = range(2)
 _NEAR_ROWS = 8
 
 
-class IndexedRows(Arguments):
-    """Row r of `rows` has the index `indices[r % index_count] + offset`, or offset if None.
-
-    mode: CLIP or WRAP.
-    """
+class RowSelection(Arguments):
+    """Geometry of a selection; mode: CLIP or WRAP."""
 
     rows: Integer
     columns: Integer
     size: Integer
-    count: Integer
-    inner: Integer
+    count: Integer = 1
+    inner: Integer = 1
+    index_count: Integer = 1
+    offset: Integer = 0
+    mode: Integer = CLIP
+
+
+class IndexedRows(RowSelection):
+    """Row r of `rows` has the index `indices[r % index_count] + offset`, or offset if None."""
+
     indices: Int32s
-    index_count: Integer
-    offset: Integer
-    mode: Integer
 
 
 @inlined

@@ -10,12 +10,12 @@ from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, 
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.indexing.kernels import (
-    RowSelection,
     gather_kernel,
     is_served,
     of_dtype,
     scatter_kernel,
 )
+from mxrun.ops.indexing.loops import RowSelection
 from mxrun.ops.sequence.loops import Sequences, sequence_loop
 
 
@@ -101,9 +101,9 @@ def _last_rows(prop: AnyProperty, shape: Shape) -> RowSelection:
     p = prop.parameters
     steps, batch, columns = _sizes(shape, p.axis)
     return RowSelection(
-        batch,
-        columns,
-        steps,
+        rows=batch,
+        columns=columns,
+        size=steps,
         inner=batch if p.axis == 0 else 1,
         index_count=batch,
         offset=-1 if p.use_sequence_length else steps - 1,

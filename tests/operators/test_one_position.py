@@ -94,7 +94,7 @@ def test_attention_over_a_cache(
     keys, values = (random(batch, length, groups * size) for _ in range(2))
     values = values[:, ::-1].copy()
     shapes = [(batch, count, width) for width in ([sum(widths)] if is_packed else widths)]
-    key_cache = np.zeros(prop.sizes(shapes).key_cache, np.float32)
+    key_cache = np.zeros(prop.sizes(shapes).key_cache_shape, np.float32)
     value_cache = np.zeros((batch, groups, length, size), np.float32)
     for present in sorted({0, 1, min(13, length - count), length // 3, length - count}):
         # What earlier runs have stored.
