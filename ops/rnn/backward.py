@@ -282,14 +282,11 @@ class BackwardParts:
         start, start_count = maps.start()
         hold, hold_count = maps.hold()
         arguments = BackwardSteps(
-            width=p.rows,
             products=maps.x_grad.slot,
             columns=columns,
             panels=build.panels(recurrent, p.hidden, columns, False),
             others=None if other_panels is None else maps.other_grad.slot,
             other_panels=other_panels,
-            size=p.state_size,
-            hidden=p.hidden,
             h_grad=maps.h_grad.slot,
             total=None if projection is None else maps.total.slot,
             inner_grad=None if projection is None else maps.inner_grad.slot,

@@ -147,15 +147,12 @@ class ForwardParts:
         finish, finish_count = maps.finish()
         arguments = ForwardSteps(
             products=gates,
-            width=p.rows,
             columns=columns,
             panels=build.panels(recurrent, columns, p.hidden, True),
             others=maps.others.slot if p.mode == "gru" else None,
             other_bias=bias,
             other_panels=other_panels,
-            size=p.state_size,
             state=maps.state.slot,
-            hidden=p.hidden,
             inner=None if projection is None else maps.inner.slot,
             projected=None if projection is None else maps.projected.slot,
             projection_panels=projection,

@@ -49,6 +49,12 @@ class SequenceSteps(MapBlocks):
     The row of step t of sequence n is t * step_stride + n * batch_stride. is_reversed: whether the
     last step runs first. lengths: None if all sequences have full length. mask_stride: rows of the
     mask from sequence to sequence. maps: all maps, see `run_map`.
+
+    hidden: elements of a state, size: of what is projected. panels: the recurrent weight's for
+    `columns` of the `width` columns of a row's products; other_panels: its others, for `size`
+    columns, or None if there are none; projection_panels: None without a projection. start, step,
+    projecting, hold: where the maps begin, and their numbers: before the first step, at each step,
+    of a projection, after a sequence's end.
     """
 
     steps: Integer
@@ -59,6 +65,19 @@ class SequenceSteps(MapBlocks):
     lengths: Int32s
     mask_stride: Integer
     maps: Table
+    width: Integer
+    size: Integer
+    hidden: Integer
+    columns: Integer
+    panels: Float32s
+    other_panels: Float32s
+    projection_panels: Float32s
+    start: Integer
+    start_count: Integer
+    step: Integer
+    projecting: Integer
+    hold: Integer
+    hold_count: Integer
 
 
 @inlined
@@ -157,33 +176,18 @@ class ForwardSteps(SequenceSteps):
     """Arguments of `forward_loop`.
 
     products [rows, width]: the input's product and biases, of which `columns` receive the states'
-    product with `panels`. others [batch, size]: the rest of that product, with a bias and panels of
-    its own; None if there is none. state [batch, hidden]: the state before a step, then that after
-    it. inner [batch, size], projected [batch, hidden]: what is projected, and its product with the
-    projection's panels. start, step, hold, finish: where the maps begin, and their numbers: before
-    the first step, at each step, after a sequence's end, after the last step; projecting: after a
-    projection.
+    product with `panels`. others [batch, size]: the rest of that product, with a bias of its own;
+    None if there is none. state [batch, hidden]: the state before a step, then that after it. inner
+    [batch, size], projected [batch, hidden]: what is projected, and its product with the
+    projection's panels. finish: where the maps after the last step begin, and their number.
     """
 
     products: Float32s
-    width: Integer
-    columns: Integer
-    panels: Float32s
     others: Float32s
     other_bias: Float32s
-    other_panels: Float32s
-    size: Integer
     state: Floats
-    hidden: Integer
     inner: Floats
     projected: Float32s
-    projection_panels: Float32s
-    start: Integer
-    start_count: Integer
-    step: Integer
-    projecting: Integer
-    hold: Integer
-    hold_count: Integer
     finish: Integer
     finish_count: Integer
 
@@ -298,31 +302,18 @@ class BackwardSteps(SequenceSteps):
 
     h_grad [batch, hidden]: the gradient of the state, which begins with that of the last states and
     ends with that of the first ones. products [rows, width]: the gradient of the states' product,
-    of which `columns` are multiplied with `panels`; others [rows, size]: the rest of it, with
-    panels of its own; None if there is none. total [rows, hidden], inner_grad [batch, size]: with a
-    projection, the gradients of its result and of what is projected. start, projecting, first_step,
-    step, hold: where the maps begin; first_step: of the step that forward runs first.
+    of which `columns` are multiplied with `panels`; others [rows, size]: the rest of it; None if
+    there is none. total [rows, hidden], inner_grad [batch, size]: with a projection, the gradients
+    of its result and of what is projected. first_step: where the map of the step begins that
+    forward runs first.
     """
 
-    width: Integer
     products: Floats
-    columns: Integer
-    panels: Float32s
     others: Floats
-    other_panels: Float32s
-    size: Integer
-    hidden: Integer
     h_grad: Float32s
     total: Floats
     inner_grad: Float32s
-    projection_panels: Float32s
-    start: Integer
-    start_count: Integer
-    projecting: Integer
     first_step: Integer
-    step: Integer
-    hold: Integer
-    hold_count: Integer
 
 
 @inlined

@@ -145,6 +145,7 @@ class KernelBuilder:
     def steps(self, side: int, table: MapTable, lengths: Slot | None) -> dict[str, Any]:
         """Return the common arguments of the loops over the steps, by name."""
         layout, own = self.layout, Scratch()
+        p = layout.parameters
         return {
             "steps": layout.steps,
             "batch": layout.batch,
@@ -152,8 +153,11 @@ class KernelBuilder:
             "batch_stride": layout.batch_stride,
             "is_reversed": side,
             "lengths": lengths,
-            "mask_stride": (layout.parameters.num_layers - 1) * layout.steps,
+            "mask_stride": (p.num_layers - 1) * layout.steps,
             "maps": tuple(table.entries),
+            "width": p.rows,
+            "size": p.state_size,
+            "hidden": p.hidden,
             "scratch_words": WORDS_PER_THREAD * layout.team,
             "words": own,
             "scratch_address": own,
