@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from mxrun.graph.graph import MemoryClass
+from mxrun.graph.graph import MemoryClass, Step
 from mxrun.planner.plan import Block, PhasePlan, Plan
 
 # Larger buckets overlap less with backward, smaller ones cost more calls.
@@ -86,6 +87,12 @@ def cuts(buckets: Sequence[GradientBucket], steps: int) -> tuple[int, ...]:
     steps: of the phase; its end is not among them.
     """
     return tuple(sorted({bucket.ready for bucket in buckets} - {steps}))
+
+
+def pieces_between(buckets: Sequence[GradientBucket], phase: PhasePlan) -> list[Sequence[Step]]:
+    """Return the steps of a phase in pieces that end where buckets are complete."""
+    ends = (*cuts(buckets, len(phase.steps)), len(phase.steps))
+    return [phase.steps[begin:end] for begin, end in pairwise((0, *ends))]
 
 
 def _steps_until_written(phase: PhasePlan) -> dict[str, int]:

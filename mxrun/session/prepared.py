@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.config import RunOptions
 from mxrun.executor.executor import Executor
-from mxrun.executor.gradient_buckets import cuts, gradient_buckets
+from mxrun.executor.gradient_buckets import gradient_buckets, pieces_between
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
@@ -90,11 +89,7 @@ def _context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
     """
     contexts = [Context(*device) for device in built.options.devices[: built.contexts]]
     buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
-    pieces = {}
-    if buckets:
-        steps = plan.phases[TRAIN].steps
-        bounds = pairwise((0, *cuts(buckets, len(steps)), len(steps)))
-        pieces = {TRAIN: [steps[begin:end] for begin, end in bounds]}
+    pieces = {TRAIN: pieces_between(buckets, plan.phases[TRAIN])} if buckets else {}
     executors = []
     for context in contexts:
         device = open_device(built.options, replace(plan.device, index=context.index))

@@ -14,7 +14,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
-from mxrun.executor.gradient_buckets import cuts, gradient_buckets
+from mxrun.executor.gradient_buckets import cuts, gradient_buckets, pieces_between
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import ACCUMULATE, TRAIN, UPDATE
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
@@ -110,7 +110,7 @@ def test_buckets_are_adjacent_and_complete_when_they_are_ready(name: str) -> Non
     for before, after in itertools.pairwise(buckets):
         assert before.end == after.begin
     # What a bucket holds when it is ready is what it holds at the end.
-    pieces = Executor(plan, executor.device, {TRAIN: cuts(buckets, steps)})
+    pieces = Executor(plan, executor.device, {TRAIN: pieces_between(buckets, plan.phases[TRAIN])})
     set_first_values(pieces, seed=3)
     program = pieces.programs[TRAIN]
     found = {}
