@@ -8,7 +8,7 @@ one array.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 
 from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
@@ -16,7 +16,8 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.device.registry import device_kind
 from mxrun.imperative.arrays.creation import empty
 from mxrun.imperative.arrays.ndarray import NDArray
-from mxrun.kvstore.summation import Summation, is_short
+from mxrun.imperative.calls.prepared import SHORT_BYTES, PreparedOperator
+from mxrun.operator.register import create
 from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext
 
 
@@ -30,10 +31,10 @@ def push_sum(terms: Sequence[NDArray], total: NDArray, name: str, priority: int)
         for each in terms
     ]
     handles = [each.handle for each in (*near, total)]
-    summation = partial(_summation, total.context, total.spec, len(near))
+    key = total.context, total.spec, len(near)
 
-    def run(_: RunContext) -> None:
-        summation().run(handles)
+    def run(context: RunContext) -> None:
+        _summation(*key).run(handles, context)
 
     _push(run, near, total, name, priority)
 
@@ -53,10 +54,10 @@ def sum_everywhere(
     add = _summation(home.context, home.spec, len(arrays))
     copy = _summation(home.context, home.spec, 1)
 
-    def run(_: RunContext) -> None:
-        add.run(handles)
+    def run(context: RunContext) -> None:
+        add.run(handles, context)
         for pair in copies:
-            copy.run(pair)
+            copy.run(pair, context)
 
     return EngineOperator(
         run,
@@ -105,7 +106,7 @@ def _push(
     )
     engine = target.chunk.engine
     # Handing a short sum to a worker takes longer than the sum.
-    if is_short(target.nbytes, len(sources)):
+    if target.nbytes * (len(sources) + 1) < SHORT_BYTES:
         engine.run_or_push(operator)
     else:
         engine.push(operator)
@@ -132,6 +133,12 @@ def _shares_memory(one: NDArray, other: NDArray) -> bool:
 
 
 @cache
-def _summation(context: Context, spec: TensorSpec, count: int) -> Summation:
+def _summation(context: Context, spec: TensorSpec, count: int) -> PreparedOperator:
+    """Return the sum of tensors from left to right: ((t0 + t1) + t2) + ...
+
+    Its bits do not depend on what runs at what time. The sum may be in the place of one of them.
+    """
     kind = device_kind(context.kind)
-    return Summation(kind(kind.describe(context.index, 1)), spec, count)
+    device = kind(kind.describe(context.index, 1))
+    add = create("add_n", {"num_args": count})
+    return PreparedOperator(add, (spec,) * count, device, context, False, False, True)

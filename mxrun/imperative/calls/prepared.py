@@ -31,7 +31,7 @@ from mxrun.runtime.engine.interface import EngineOperator, RunContext
 
 # An operator that reads and writes fewer bytes runs on the calling thread: handing it to a worker
 # takes longer. So does one with fewer floating-point operations.
-_SHORT_BYTES = 32_768
+SHORT_BYTES = 32_768
 _SHORT_FLOPS = 100_000
 # So does one that is bound by memory and reads and writes fewer bytes, if nothing else uses its
 # arrays: handing it over and waiting for it takes 25 us, and its result leaves the cache.
@@ -50,8 +50,9 @@ class PreparedProgram:
         self, plan: Plan, device: Device, context: Context, is_short: bool = False
     ) -> None:
         self.plan, self.device, self.is_short = plan, device, is_short
-        self._space = temp_space_of(context)
         self._temporary_bytes = plan.reusable_bytes
+        if self._temporary_bytes:
+            self._space = temp_space_of(context)
         self._is_asynchronous = not device.has_host_memory
         self._idle: list[MovableProgram] = []
 
@@ -321,7 +322,7 @@ def _in_place(
 
 def _is_short(plan: Plan) -> bool:
     nbytes, flops = _work_of(plan)
-    return nbytes < _SHORT_BYTES and flops < _SHORT_FLOPS and _is_native(plan)
+    return nbytes < SHORT_BYTES and flops < _SHORT_FLOPS and _is_native(plan)
 
 
 def _is_brief(plan: Plan) -> bool:
