@@ -149,7 +149,8 @@ def native(*body: str) -> Change:
     return old, (
         "import ctypes\n\n"
         "from mxrun.codegen.arguments import Arguments, Integer\n"
-        "from mxrun.codegen.jit import call_address, native\n"
+        "from mxrun.codegen.intrinsics import call_address\n"
+        "from mxrun.codegen.jit import native\n"
         "from mxrun.operator.launch import LoopLaunch\n\n"
         "TEXT = ctypes.create_string_buffer(b'x' * 65536)\n"
         "DUPLICATE = ctypes.cast(ctypes.CDLL(None).strdup, ctypes.c_void_p).value\n\n\n"
