@@ -27,20 +27,37 @@ class Installation:
     folder: Path
     threads: int
 
+    @property
+    def program(self) -> Path:
+        """The installed script `mxrun`."""
+        return self.folder / "bin" / "mxrun"
+
     def call(
-        self, command: Sequence[str], folder: Path | None = None, **environment: str
+        self,
+        command: Sequence[str],
+        folder: Path | None = None,
+        text: str = "",
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run this installation's Python with arguments, in its own folder or another one."""
+        """Run this installation's Python, in its own folder or another one; `text` is its input."""
+        with self.started(command, folder, **environment) as process:
+            output, errors = process.communicate(text)
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+    def started(
+        self, command: Sequence[str], folder: Path | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start this installation's Python with pipes, in its own folder or another one."""
         own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "PYTHONDONTWRITEBYTECODE": ""}
-        return subprocess.run(
+        return subprocess.Popen(
             [str(self.folder / "bin" / "python"), *command],
             cwd=folder or self.folder,
             env={**os.environ, **own, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="surrogateescape",
-            check=False,
         )
 
     def run(self, *arguments: str, folder: Path | None = None) -> str:
