@@ -49,6 +49,21 @@ def test_values_are_those_of_overrides(values: dict[Any, Any], overrides: list[s
     assert changed.resolved() == overridden.resolved()
 
 
+def test_data_sections_of_options_are_those_of_overrides() -> None:
+    path = find_config("lenet_mnist")
+    section = "{dataset: synthetic, split: train, shuffle: true, records: 64, classes: 10}"
+    overridden = parse(path, [f"data.{role}={section}" for role in ("train", "eval")]).config
+    config = parse(path).config
+    assert config is not None
+    assert overridden is not None
+    changed = config.options.with_data({"train": DATA, "eval": DATA})
+    assert changed == overridden.options
+    assert changed != config.options
+    assert changed.resolved() == overridden.resolved()
+    assert changed.inference_sha256() == overridden.inference_sha256()
+    assert "network" not in type(changed).model_fields
+
+
 def test_a_value_takes_the_place_of_a_placeholder(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(TEXT)
