@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,17 @@ def _text(stream: Path) -> str:
     return stream.read_bytes().decode(errors="surrogateescape")
 
 
+@cache
+def _modules(mxrun: Installation) -> list[str]:
+    timed = mxrun.call(["-X", "importtime", str(mxrun.program), *_TYPICAL])
+    return _IMPORTED.findall(timed.stderr)
+
+
 @contextmanager
 def forked_calls(mxrun: Installation) -> Iterator[ForkedCalls]:
     """Context manager of the process, which has imported what a typical command imports."""
-    timed = mxrun.call(["-X", "importtime", str(mxrun.program), *_TYPICAL])
-    names = _IMPORTED.findall(timed.stderr)
     with mxrun.started(["-c", _PROGRAM]) as process:
         forked = ForkedCalls(process)
-        forked.tell([names, str(mxrun.program)])
+        forked.tell([_modules(mxrun), str(mxrun.program)])
         yield forked
         process.communicate()
