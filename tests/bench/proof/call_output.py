@@ -98,7 +98,7 @@ def _without_measurements(lines: Sequence[str], command: str) -> list[str]:
 
 def _single_blanks(lines: Sequence[str]) -> list[str]:
     """Leave out blank lines around notes that were left out."""
-    pairs = zip(lines, [*lines[1:], ""], strict=True)
+    pairs = zip(lines, [*lines, ""][1:], strict=True)
     return [line for line, following in pairs if line.strip() or following.strip()]
 
 

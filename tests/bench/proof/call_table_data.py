@@ -142,6 +142,7 @@ pack photos small.rec --resize 4 --quality 90
 pack photos grey.tar --channels 1 --encoding png --format tar
 pack photos raw.rec --encoding raw --workers 1
 pack photos mixed.rec --shuffle --seed 3 --shards 2
+pack photos drawn.tar --shuffle --encoding png
 pack photos sized.tar --shard-size 2KiB --json
 pack images.csv list.rec
 pack photos.yaml config.rec --split eval

@@ -75,10 +75,17 @@ class ForkedCalls:
         return subprocess.CompletedProcess(words, code, output, errors)
 
     def answer(self, request: Any) -> str:
-        """Write a line of JSON and return the line that the process answers."""
+        """Write a line of JSON and return the line that the process answers.
+
+        Raises SystemExit with what the process printed if it has ended.
+        """
         self.tell(request)
         assert self._process.stdout
-        return self._process.stdout.readline()
+        assert self._process.stderr
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"no answer to {request}\n{self._process.stderr.read()[-4000:]}")
+        return line
 
     def tell(self, request: Any) -> None:
         """Write a line of JSON."""
