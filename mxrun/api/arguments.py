@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.limits import MAX_BATCH
 from mxrun.frontend import ModelDefinition
 from mxrun.io.tables.encoding import TableEncoding
+from mxrun.options.shared import MAX, BatchSize
 from mxrun.session.data_part import EVAL, TRAIN, DataPart
 from mxrun.session.inference_outputs import label_inputs
-from mxrun.session.max_batch_size import MAX, MAX_BATCH, BatchSize
 
 Records: TypeAlias = (
     npt.ArrayLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]

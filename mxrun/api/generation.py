@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, overload
 
 from mxrun import library
 from mxrun.api.arguments import count, real, texts
 from mxrun.base.limits import MAX_GENERATED, MAX_SEED
-from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
-from mxrun.session.generation.sampling import TokenSampling
+from mxrun.commands.generate import Generation, prepare_generation
+from mxrun.options.infer import InferOptions
+from mxrun.session.generation.prompts import Prompt
 from mxrun.session.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+_FINITE = "a finite number, 0 or more"
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,16 @@ class TextGenerator(ABC):
         The same arguments give the same texts. Raises UserError for a network that cannot continue
         texts, naming its layers, for tokens that it does not know, and for values out of range.
         """
-        sampling = _sampling(temperature, top_k, top_p)
-        rows = None if batch is None else count("batch", batch, minimum=1)
         with library.plugin_errors():
-            generation = self._generation(texts(prompts), length, sampling, seed, rows)
+            generation = self._generation(
+                prompts,
+                length=length,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed,
+                batch=batch,
+            )
             for _ in generation.run():
                 pass
         found = [
@@ -115,26 +124,51 @@ class TextGenerator(ABC):
 
         The arguments are those of `generate`, and are checked at once.
         """
-        sampling = _sampling(temperature, top_k, top_p)
         with library.plugin_errors():
-            generation = self._generation(texts([prompt]), length, sampling, seed, None)
+            generation = self._generation(
+                [prompt],
+                length=length,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed,
+                batch=None,
+            )
         return _pieces(generation)
 
     def _generation(
         self,
-        prompts: tuple[str, ...],
+        prompts: str | Sequence[str],
+        *,
         length: int | None,
-        sampling: TokenSampling,
+        temperature: float,
+        top_k: int | None,
+        top_p: float | None,
         seed: int | None,
         batch: int | None,
     ) -> Generation:
-        """Return a generation that is ready to run."""
+        """Return a generation that is ready to run. Raises UserError for values out of range."""
+        temperature = real("temperature", temperature, _FINITE, lambda x: x >= 0)
+        if top_p is not None:
+            top_p = real("top_p", top_p, "above 0, at most 1", lambda x: 0 < x <= 1)
+        top_k = None if top_k is None else count("top_k", top_k, minimum=1)
+        batch = None if batch is None else count("batch", batch, minimum=1)
+        given = texts(prompts)
         length = None if length is None else count("length", length, 1, MAX_GENERATED)
         seed = None if seed is None else count("seed", seed, 0, MAX_SEED)
-        places = tuple(f"prompts[{number}]" for number in range(len(prompts)))
-        several = places if len(places) > 1 else ()
-        request = GenerateRequest(prompts, length, sampling, seed, batch, places=several)
-        return prepare_generation(self._model(), request)
+        places = [f"prompts[{number}]" for number in range(len(given))] if given[1:] else [""]
+        continued = [Prompt(*each) for each in zip(given, places, strict=True)]
+        model = self._model()
+        options = InferOptions(
+            run=model.checkpoint.folder,
+            length=length,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            batch=batch,
+        )
+        return prepare_generation(model, continued, options)
 
 
 def _pieces(generation: Generation) -> Iterator[str]:
@@ -143,12 +177,3 @@ def _pieces(generation: Generation) -> Iterator[str]:
         for piece in generation.run():
             if piece.text:
                 yield piece.text
-
-
-def _sampling(temperature: float, top_k: int | None, top_p: float | None) -> TokenSampling:
-    """Return how tokens are drawn; raises UserError for values out of range."""
-    temperature = real("temperature", temperature, "a finite number, 0 or more", lambda x: x >= 0)
-    if top_p is not None:
-        top_p = real("top_p", top_p, "above 0, at most 1", lambda x: 0 < x <= 1)
-    top_k = None if top_k is None else count("top_k", top_k, minimum=1)
-    return TokenSampling(temperature, top_k, top_p)

@@ -30,12 +30,18 @@ from mxrun.base.array_file import Arrays
 from mxrun.base.errors import PYTHON, Diagnostic, Stopped, UserError
 from mxrun.base.files import write_bytes
 from mxrun.base.flags import runs_folder
+from mxrun.commands.evaluate import prepare_evaluation
+from mxrun.commands.infer import prepare_inference
+from mxrun.commands.train import TrainRequest, train_config
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config, is_config
 from mxrun.frontend import ModelDefinition, build
-from mxrun.session.evaluation import EvaluateRequest, evaluate
-from mxrun.session.inference import InferRequest, prepare_inference
-from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
+from mxrun.options.shared import MAX, BatchSize
+from mxrun.options.train import TrainOptions
+from mxrun.session.data_part import DataPart
+from mxrun.session.max_batch_size import max_batch_size
 from mxrun.session.memory_report import memory_report
 from mxrun.session.micro_batches import planned
 from mxrun.session.onnx_file import onnx_file
@@ -44,7 +50,6 @@ from mxrun.session.result_arrays import result_arrays
 from mxrun.session.resume import saved_manifest
 from mxrun.session.train_summary import TrainSummary
 from mxrun.session.trained_model import TrainedModel
-from mxrun.session.training import Existing, TrainRequest, train_config
 from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
 from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.advice import IN_PYTHON
@@ -233,13 +238,18 @@ class LoadedModel(TextGenerator):
         folder = self._runs / self.name
         if resume:
             self._require_weights_of(folder)
-        existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
         functions = callback_functions(callbacks)
         request = TrainRequest(
-            *(existing, allow_changes, profile),
+            TrainOptions(
+                config=self.name,
+                batch=batch_size(batch),
+                overwrite=overwrite,
+                resume=resume,
+                allow_changes=allow_changes,
+                profile=profile,
+                runs=self._runs,
+            ),
             started_at=time.monotonic(),
-            batch=batch_size(batch),
-            runs=self._runs,
             interruption=Interruption(ends_process=False),
             initial=self._start,
             advice=IN_PYTHON,
@@ -257,7 +267,7 @@ class LoadedModel(TextGenerator):
             with library.plugin_errors():
                 trained = train_config(self._parsed, observer, request)
         except Stopped as stop:
-            self._reopen(folder, request.allow_changes)
+            self._reopen(folder, request.options.allow_changes)
             why = f"{interruption.reason}: {stop}" if interruption.reason else str(stop)
             self._result = RunResult(folder, "stopped", why, notes=tuple(observer.notes))
             if interruption.signal == "SIGINT":
@@ -265,7 +275,7 @@ class LoadedModel(TextGenerator):
             if interruption.signal is not None:
                 raise
             return self._result
-        self._reopen(folder, request.allow_changes)
+        self._reopen(folder, request.options.allow_changes)
         times = None if trained.profile is None else trained.profile.to_json()
         result = _finished_result(folder, trained.summary, tuple(observer.notes))
         self._result = replace(result, profile=times)
@@ -292,8 +302,9 @@ class LoadedModel(TextGenerator):
         part = data_part(self._built, data, settings)
         errors, batch = count("errors", errors, minimum=0), batch_size(batch)
         with library.plugin_errors():
-            request = EvaluateRequest(part, errors=errors, batch=batch)
-            return EvaluationResult(evaluate(self._model(batch), request))
+            model = self._model(batch)
+            options = EvaluateOptions(run=model.checkpoint.folder, errors=errors, batch=batch)
+            return EvaluationResult(prepare_evaluation(model, part, options).run())
 
     def predict(
         self,
@@ -316,9 +327,9 @@ class LoadedModel(TextGenerator):
         batch = batch_size(batch)
         with library.plugin_errors():
             model = self._model(batch)
-            arrays, inputs = records(data, model.checkpoint.manifest.encoding)
-            request = InferRequest(inputs, outputs=tuple(outputs), batch=batch, arrays=arrays)
-            inference = prepare_inference(model, request)
+            arrays, files = records(data, model.checkpoint.manifest.encoding)
+            options = InferOptions(run=model.checkpoint.folder, outputs=tuple(outputs), batch=batch)
+            inference = prepare_inference(model, DataPart(arrays=arrays, files=files), options)
             batches = list(inference.batches())
         first = inference.outputs[0]
         return Prediction(

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from mxrun.api.html import drawing, heading, paragraph, section, table
 from mxrun.base.errors import UserError
+from mxrun.commands.evaluate import Evaluation
 from mxrun.report.figures import duration_text, metric_text, records_text
-from mxrun.session.evaluation import Evaluation
 from mxrun.session.head_statistics import HeadEvaluation
 from mxrun.session.learning_curves import learning_curves, read_records
 from mxrun.session.saved_runs import BestFigure, read_run

@@ -7,3 +7,6 @@ MAX_SEED = (1 << 63) - 1
 
 MAX_GENERATED = 1 << 24
 """Largest number of tokens to generate."""
+
+MAX_BATCH = (1 << 31) - 1
+"""Largest batch size."""

@@ -3,58 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from mxrun.cli.arguments import Batch, Config, Json, Overrides, PhaseName, Threads
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.cli.clock import STARTED_AT
-
-Phase = Annotated[PhaseName, typer.Option(help="Measure training or inference.")]
-Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Number of timed steps.")]
-Warmup = Annotated[int, typer.Option(min=0, metavar="N", help="Warm-up steps after the first.")]
-Trace = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a trace of the profiled steps, for ui.perfetto.dev."),
-]
-Against = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PEER,PEER...",
-        help="Compare with other programs (peers) on the same network: torch, torch-compile, "
-        "mxnet; for inference also onnxruntime, openvino.",
-        show_default="none",
-    ),
-]
-PeerPython = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PEER=PATH", help="Python interpreter that has the peer installed, if not this one."
-    ),
-]
-
-Remeasure = Annotated[
-    bool,
-    typer.Option(
-        "--remeasure", help="Measure the machine's peak speeds again, not using the cache."
-    ),
-]
+from mxrun.options.bench import BenchOptions
 
 
-def bench(
-    config: Config,
-    overrides: Overrides = None,
-    phase: Phase = PhaseName.TRAIN,
-    batch: Batch = None,
-    threads: Threads = None,
-    steps: Steps = 100,
-    warmup: Warmup = 10,
-    trace: Trace = None,
-    remeasure: Remeasure = False,
-    against: Against = None,
-    peer_python: PeerPython = None,
-    json: Json = False,
-) -> None:
+def bench(options: BenchOptions) -> None:
     """Measure a network's steps and operators.
 
     Uses synthetic data; nothing is saved. Complete steps are timed first. Further steps are then
@@ -88,49 +43,20 @@ def bench(
     from mxrun.report.status import status
     from mxrun.report.trace import write_trace
 
-    check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
-    pythons = dict(_pair(text) for text in peer_python or ())
-    names = () if against is None else _names(against)
-    if pythons and not names:
-        from mxrun.base.errors import Diagnostic, UserError
-
+    check_outputs({Path(options.config): "CONFIG"}, {"--trace": options.trace})
+    pythons = dict(options.peer_python)
+    if pythons and not options.against:
         problem = f"--peer-python is given for {', '.join(pythons)}, but no peer is requested"
         raise UserError(Diagnostic(problem, hint=f"add --against {','.join(pythons)}"))
-    with status(f"measuring {config}"):
+    with status(f"measuring {options.config}"):
         from mxrun.commands import bench as command
 
-        request = command.BenchRequest(
-            phase.value, batch, threads, steps, warmup, names, pythons, remeasure
-        )
-        report = command.bench(config, overrides or (), request, write_note, STARTED_AT)
-    if trace is not None:
-        write_trace(trace, report.events())
-    if json:
+        report = command.bench(options, write_note, STARTED_AT)
+    if options.trace is not None:
+        write_trace(options.trace, report.events())
+    if options.json:
         write_json(report.to_json())
     else:
         from mxrun.report.profile import bench_tables
 
         write_tables(bench_tables(report.to_json()))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Split `torch,mxnet` into names of peers. Raises UserError if a name is empty."""
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        from mxrun.base.errors import Diagnostic, UserError
-
-        problem = "--against has an empty name of a peer"
-        expected = "peers, such as torch or torch,mxnet"
-        raise UserError(Diagnostic(problem, expected=expected, got=repr(text)))
-    return names
-
-
-def _pair(text: str) -> tuple[str, str]:
-    """Split `peer=path`. Raises UserError for any other form."""
-    name, separator, path = text.partition("=")
-    if not (name and separator and path):
-        from mxrun.base.errors import Diagnostic, UserError
-
-        problem = f"--peer-python {text}: cannot be read as a peer and its Python"
-        raise UserError(Diagnostic(problem, expected="PEER=PATH, such as mxnet=env/bin/python"))
-    return name, path

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from mxrun.cli.arguments import AllowPlugins, Config, Json, Overrides
+from mxrun.options.check import CheckOptions
 
 
-def check(
-    config: Config,
-    overrides: Overrides = None,
-    allow_plugins: AllowPlugins = False,
-    json: Json = False,
-) -> None:
+def check(options: CheckOptions) -> None:
     """Check a config and show its layers.
 
     Needs no data. Reports all errors at once, each with its line and column. A correct config gives
@@ -24,12 +19,14 @@ def check(
     """
     from mxrun.report.status import status
 
-    with status(f"checking {config}"):
+    with status(f"checking {options.config}"):
         from mxrun.commands import check as command
         from mxrun.report.result import write_json, write_tables
 
-        report = command.check(config, overrides or (), allow_plugins).to_json()
-    if json:
+        report = command.check(
+            options.config, overrides=options.overrides, allow_plugins=options.allow_plugins
+        ).to_json()
+    if options.json:
         write_json(report)
     else:
         from mxrun.report.tables import layer_table

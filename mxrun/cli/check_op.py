@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from mxrun.cli.arguments import Json
+from mxrun.options.check import CheckOpOptions
 
 # The user's operator is wrong, as any other invalid input.
 _BROKEN = 2
 
 
-def check_op(
-    operator: Annotated[
-        str,
-        typer.Argument(
-            metavar="OPERATOR", help="Name of an operator, or FILE.py:NAME for one in a file."
-        ),
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Parameters of all cases, such as no_bias=true."),
-    ] = None,
-    json: Json = False,
-) -> None:
+def check_op(options: CheckOpOptions) -> None:
     """Check that an operator keeps its contract.
 
     Tests the promises of every operator: all write requests, in-place hints, gradients against
@@ -42,8 +28,8 @@ def check_op(
     from mxrun.commands import check_op as command
     from mxrun.report.result import write_json, write_tables
 
-    report = command.check_operator(operator, settings or ())
-    if json:
+    report = command.check_operator(options.operator, options.settings)
+    if options.json:
         write_json(report)
     else:
         from mxrun.report.contract import contract_parts

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from mxrun.base.limits import MAX_SEED
-from mxrun.cli.arguments import AllowPlugins, Config, Json, Overrides
 from mxrun.cli.command_group import SuggestingGroup
+from mxrun.cli.parameters import as_command
+from mxrun.options.datasets import (
+    CheckDataOptions,
+    DescribeDatasetOptions,
+    FetchOptions,
+    ListDatasetsOptions,
+    PeekOptions,
+    StatisticsOptions,
+)
 
 app = typer.Typer(
     name="datasets",
@@ -30,26 +33,7 @@ app = typer.Typer(
 _DAMAGED = 2
 
 
-class SectionName(str, Enum):
-    """Data section of a config."""
-
-    TRAIN = "train"
-    EVAL = "eval"
-
-
-DatasetName = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of a data set or format, such as mnist.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1, max=1024, metavar="N", help="Threads that read records.", show_default="the cores"
-    ),
-]
-
-
-@app.command("list")
-def list_(json: Json = False) -> None:
+def list_(options: ListDatasetsOptions) -> None:
     """List the data sets and file formats that configs can read.
 
     \b
@@ -62,14 +46,13 @@ def list_(json: Json = False) -> None:
     from mxrun.report.result import write_json, write_tables
 
     rows = command.dataset_rows()
-    if json:
+    if options.json:
         write_json({"datasets": rows})
     else:
         write_tables(list_tables(rows))
 
 
-@app.command()
-def describe(name: DatasetName, json: Json = False) -> None:
+def describe(options: DescribeDatasetOptions) -> None:
     """Describe a data set: its options, fields and splits, where its files come from, its licence.
 
     \b
@@ -81,48 +64,14 @@ def describe(name: DatasetName, json: Json = False) -> None:
     from mxrun.report.datasets import description_parts
     from mxrun.report.result import write_json, write_tables
 
-    report = command.dataset_description(name)
-    if json:
+    report = command.dataset_description(options.name)
+    if options.json:
         write_json(report)
     else:
         write_tables(description_parts(report))
 
 
-PeekSplit = Annotated[SectionName, typer.Option(help="The section to read.")]
-Count = Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="Number of records.")]
-Epoch = Annotated[int, typer.Option(min=1, max=1 << 30, metavar="N", help="The epoch, from 1.")]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=MAX_SEED,
-        metavar="N",
-        help="Seed of the order and of the random transforms.",
-        show_default="config",
-    ),
-]
-Raw = Annotated[
-    bool, typer.Option("--raw", help="Records as the files hold them, without transforms.")
-]
-To = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.png", help="Image sheet to write.", show_default="NAME_SPLIT"),
-]
-
-
-@app.command()
-def peek(
-    config: Config,
-    overrides: Overrides = None,
-    split: PeekSplit = SectionName.TRAIN,
-    count: Count = 16,
-    epoch: Epoch = 1,
-    seed: Seed = None,
-    raw: Raw = False,
-    to: To = None,
-    allow_plugins: AllowPlugins = False,
-    json: Json = False,
-) -> None:
+def peek(options: PeekOptions) -> None:
     """Show the first records of an epoch, as the network reads them.
 
     Images are written as a sheet, a PNG file, with their labels and boxes; vectors are printed as a
@@ -143,13 +92,14 @@ def peek(
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.status import status
 
-    check_writable(to)
-    with status(f"reading {config}"):
-        sections = command.open_sections(config, overrides or (), allow_plugins)
-        request = command.SampleRequest(split.value, count, epoch, seed, raw)
-        found = command.sample(sections, request)
+    check_writable(options.to)
+    with status(f"reading {options.config}"):
+        sections = command.open_sections(
+            options.config, overrides=options.overrides, allow_plugins=options.allow_plugins
+        )
+        found = command.sample(sections, options)
     report = found.to_json()
-    files = command.sheet_files(found, to)
+    files = command.sheet_files(found, options.to)
     if files:
         from mxrun.report.image_sheet import image_sheet
 
@@ -159,7 +109,7 @@ def peek(
             boxes = [record.boxes for record in found.records]
             write_bytes(file, image_sheet(found.images[name], captions, boxes))
     report["files"] = {name: str(file) for name, file in files.items()}
-    if json:
+    if options.json:
         write_json(report)
         return
     write_tables(sample_parts(report))
@@ -167,18 +117,7 @@ def peek(
         write_note(f"wrote {file}")
 
 
-@app.command()
-def stats(
-    config: Config,
-    overrides: Overrides = None,
-    split: Annotated[
-        SectionName | None,
-        typer.Option(help="The section to measure.", show_default="all sections"),
-    ] = None,
-    workers: Workers = None,
-    allow_plugins: AllowPlugins = False,
-    json: Json = False,
-) -> None:
+def stats(options: StatisticsOptions) -> None:
     """Count the records of each class, and measure sizes, mean and deviation of all values.
 
     Values are measured before transforms, those of bytes as 0..1. Every record counts alike,
@@ -196,26 +135,20 @@ def stats(
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.status import status
 
-    with status(f"reading {config}"):
-        sections = command.open_sections(config, overrides or (), allow_plugins)
-    role = None if split is None else split.value
+    with status(f"reading {options.config}"):
+        sections = command.open_sections(
+            options.config, overrides=options.overrides, allow_plugins=options.allow_plugins
+        )
     write_notes(sections.notes)
-    with progress_callback(command.count_records(sections, role), True) as advance:
-        report = command.statistics(sections, role, workers, advance).to_json()
-    if json:
+    with progress_callback(command.count_records(sections, options.split), True) as advance:
+        report = command.statistics(sections, options, advance).to_json()
+    if options.json:
         write_json(report)
     else:
         write_tables(statistics_parts(report))
 
 
-@app.command()
-def check(
-    config: Config,
-    overrides: Overrides = None,
-    workers: Workers = None,
-    allow_plugins: AllowPlugins = False,
-    json: Json = False,
-) -> None:
+def check(options: CheckDataOptions) -> None:
     """Read every record of a config's data, and list those that are damaged.
 
     Images are decoded, and the shape of every record after its transforms is compared with the
@@ -233,12 +166,14 @@ def check(
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.status import status
 
-    with status(f"reading {config}"):
-        sections = command.open_sections(config, overrides or (), allow_plugins)
+    with status(f"reading {options.config}"):
+        sections = command.open_sections(
+            options.config, overrides=options.overrides, allow_plugins=options.allow_plugins
+        )
     write_notes(sections.notes)
     with progress_callback(command.count_records(sections), True) as advance:
-        report = command.check(sections, workers, advance).to_json()
-    if json:
+        report = command.check(sections, options, advance).to_json()
+    if options.json:
         write_json(report)
     else:
         write_tables(check_parts(report))
@@ -246,48 +181,7 @@ def check(
         raise typer.Exit(_DAMAGED)
 
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="mnist, fashion_mnist, cifar10, cifar100 or tiny_shakespeare."
-    ),
-]
-FetchTo = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Folder for the files.", show_default="NAME"),
-]
-Origin = Annotated[
-    str,
-    typer.Option(
-        "--from",
-        metavar="URL|FOLDER",
-        help="Another address, or a folder, that has the same files.",
-        show_default="the published addresses",
-    ),
-]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace other files of the same names.")
-]
-Timeout = Annotated[
-    float,
-    typer.Option(
-        min=0.1,
-        max=3600,
-        metavar="SECONDS",
-        help="Time without an answer after which the server is asked again.",
-    ),
-]
-
-
-@app.command()
-def fetch(
-    name: Name,
-    to: FetchTo = None,
-    origin: Origin = "",
-    overwrite: Overwrite = False,
-    timeout: Timeout = 30.0,
-    json: Json = False,
-) -> None:
+def fetch(options: FetchOptions) -> None:
     """Fetch the files of a well-known data set.
 
     A file gets its name when it is complete and has the published SHA-256 digest. Ctrl-C, a broken
@@ -306,9 +200,14 @@ def fetch(
     from mxrun.report.result import write_json, write_tables
 
     with transfer_progress(True) as progress:
-        result = command.fetch(name, to, origin, overwrite, timeout, progress)
+        result = command.fetch(options, progress)
     report = result.to_json()
-    if json:
+    if options.json:
         write_json(report)
     else:
         write_tables(fetch_parts(report))
+
+
+app.command("list")(as_command(list_))
+for _command in (describe, peek, stats, check, fetch):
+    app.command()(as_command(_command))

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from mxrun.cli.arguments import Json
-
-Page = Annotated[
-    str | None, typer.Argument(metavar="PAGE", help="Name of a page; without it, all are listed.")
-]
+from mxrun.options.reference import DocsOptions
 
 
-def docs(page: Page = None, json: Json = False) -> None:
+def docs(options: DocsOptions) -> None:
     """Read the documentation.
 
     A page is formatted for the terminal, where it opens in $PAGER (q leaves it). In a pipe and in a
@@ -29,15 +21,15 @@ def docs(page: Page = None, json: Json = False) -> None:
     from mxrun.report.docs import page_list, write_page
     from mxrun.report.result import write_json, write_tables
 
-    if page is not None:
-        found = command.page(page)
-        if json:
+    if options.page is not None:
+        found = command.page(options.page)
+        if options.json:
             write_json(found.to_json())
         else:
             write_page(found.text)
         return
     rows = [(each.name, each.title) for each in command.pages()]
-    if json:
+    if options.json:
         write_json({"pages": [{"name": name, "title": title} for name, title in rows]})
     else:
         write_tables([page_list(rows)])

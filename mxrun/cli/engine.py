@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from mxrun.cli.arguments import Json
+from mxrun.options.engine import EngineOptions
 
 
-class EngineKind(str, Enum):
-    """Kind of the engine."""
-
-    THREADED = "threaded"
-    NAIVE = "naive"
-
-
-Jobs = Annotated[Path, typer.Argument(metavar="DAG.yaml", help="A YAML file that lists jobs.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=1024,
-        metavar="N",
-        help="Number of jobs that may run at once.",
-        show_default="the file's, or the cores",
-    ),
-]
-Kind = Annotated[
-    EngineKind, typer.Option(help="naive runs one job after another, in the order of the file.")
-]
-Trace = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a trace of the jobs, for ui.perfetto.dev."),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show the output of every job, in full.")
-]
-
-
-def engine(
-    jobs: Jobs,
-    workers: Workers = None,
-    engine: Kind = EngineKind.THREADED,
-    trace: Trace = None,
-    verbose: Verbose = False,
-    json: Json = False,
-) -> None:
+def engine(options: EngineOptions) -> None:
     """Run jobs, ordered by what they read and write.
 
     A job is a shell command (run) or Python code (python). It names the variables, such as files,
@@ -73,12 +32,12 @@ def engine(
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import write_trace
 
-    check_outputs({jobs: "DAG.yaml"}, {"--trace": trace})
-    with job_lines(verbose) as lines:
-        report = command.run_engine(jobs, engine.value, workers, lines, write_note)
-    if trace is not None:
-        write_trace(trace, report.events)
-    if json:
+    check_outputs({options.jobs: "DAG.yaml"}, {"--trace": options.trace})
+    with job_lines(options.verbose) as lines:
+        report = command.run_engine(options, lines, write_note)
+    if options.trace is not None:
+        write_trace(options.trace, report.events)
+    if options.json:
         write_json(report.to_json())
     else:
         write_tables(job_tables(report.to_json()))

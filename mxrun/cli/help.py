@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated
 
 import typer
 
-from mxrun.cli.arguments import Json
-
-Key = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="KEY",
-        help="A key of a config or its last part, a kind such as sgd or f1, an operator or a "
-        "command; without it, an overview.",
-    ),
-]
+from mxrun.options.reference import HelpOptions
 
 
-def help_(context: typer.Context, key: Key = None, json: Json = False) -> None:
+def help_(context: typer.Context, options: HelpOptions) -> None:
     """Explain a key of a config: what it means and accepts, its default, an example.
 
     The last part of a key is enough; if it has several meanings, they are listed, and for any other
@@ -43,15 +33,15 @@ def help_(context: typer.Context, key: Key = None, json: Json = False) -> None:
     commands = {
         name: inspect.cleandoc(each.help or "").split("\n")[0] for name, each in group.items()
     }
-    if not key:
+    if not options.key:
         overview = {**command.overview(), "commands": commands}
-        if json:
+        if options.json:
             write_json(overview)
         else:
             write_tables(overview_parts(overview))
         return
-    report = command.explain(" ".join(key), commands)
-    if json:
+    report = command.explain(" ".join(options.key), commands)
+    if options.json:
         write_json(report)
         return
     write_tables(report_parts(report))

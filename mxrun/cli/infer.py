@@ -3,129 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from mxrun.cli.arguments import (
-    AllowChanges,
-    AllowPlugins,
-    BatchOrMax,
-    CheckpointName,
-    Json,
-    Precision,
-    RunFolder,
-    RunsFolder,
-    Threads,
-    batch_size,
-    divide_settings,
-)
-from mxrun.cli.generate import (
-    Length,
-    ModelOptions,
-    Prompt,
-    PromptOptions,
-    Prompts,
-    Seed,
-    Temperature,
-    TopK,
-    TopP,
-    batch_number,
-    generate,
-)
+from mxrun.options.infer import InferOptions, OutputFormat
+from mxrun.options.shared import divide_settings
 from mxrun.report.streams import results
 
 if TYPE_CHECKING:
-    from mxrun.commands import infer as command
-
-
-class OutputFormat(str, Enum):
-    """Output formats of results."""
-
-    TABLE = "table"
-    JSONL = "jsonl"
-    CSV = "csv"
-    NPY = "npy"
-
+    from mxrun.commands.infer import Inference
 
 # Limit of the inputs that a message lists.
 _MAX_NAMED_INPUTS = 3
-_OF_SUFFIX = {
-    ".jsonl": OutputFormat.JSONL,
-    ".csv": OutputFormat.CSV,
-    ".npy": OutputFormat.NPY,
-    ".npz": OutputFormat.NPY,
+_OF_SUFFIX: dict[str, OutputFormat] = {
+    ".jsonl": "jsonl",
+    ".csv": "csv",
+    ".npy": "npy",
+    ".npz": "npy",
 }
 
 
-Inputs = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="INPUT",
-        help="Images, .npy files, tables (csv), texts, or folders; - reads one of these from "
-        "standard input. KEY=VALUE changes the data section: label=kind, header=true, data=[a,b].",
-    ),
-]
-SplitName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Run on data of the config instead of files: train, eval, or a split of the data set.",
-    ),
-]
-Top = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Show the N most likely classes.", show_default="1"),
-]
-ClassesFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="File with the names of the classes, one a line."),
-]
-Outputs = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,...", help="Layers whose outputs to return instead of the network's."
-    ),
-]
-OutputForm = Annotated[
-    OutputFormat | None,
-    typer.Option(
-        help="Format of the results; npy: all numbers as arrays, several outputs as npz.",
-        show_default="from the ending of --to, else table",
-    ),
-]
-To = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write to a file instead of standard output.")
-]
-
-
-def infer(
-    run: RunFolder,
-    inputs: Inputs = None,
-    split: SplitName = None,
-    checkpoint: CheckpointName = None,
-    top: Top = None,
-    classes: ClassesFile = None,
-    prompt: Prompt = None,
-    prompts: Prompts = None,
-    length: Length = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    seed: Seed = None,
-    outputs: Outputs = None,
-    output: OutputForm = None,
-    to: To = None,
-    batch: BatchOrMax = None,
-    threads: Threads = None,
-    precision: Precision = None,
-    allow_changes: AllowChanges = False,
-    allow_plugins: AllowPlugins = False,
-    json: Json = False,
-    runs: RunsFolder = None,
-) -> None:
+def infer(options: InferOptions) -> None:
     """Run a trained network.
 
     Records from files are prepared as in evaluation: pixels are scaled as in training, then the
@@ -146,48 +46,49 @@ def infer(
       mxrun infer runs/gpt_tiny --prompt "ROMEO:" --length 200 --temperature 0.8 --top-k 20
       mxrun infer runs/gpt_tiny --prompts questions.txt --temperature 0 --json
     """
-    from mxrun.base.flags import runs_folder
-    from mxrun.commands import infer as command
-
-    text = PromptOptions(prompt, prompts, length, temperature, top_k, top_p, seed)
-    if text.is_requested:
-        others = {"split": split, "top": top, "classes": classes, "outputs": outputs}
-        text.check(inputs or (), {**others, "output": output, "to": to}, batch)
-        model = ModelOptions(
-            run, checkpoint, batch_number(batch), threads, precision, allow_changes, allow_plugins
-        )
-        generate(model, text, runs, json)
-        return
-    form = _output_format(output, to, top, json)
-    files, settings = divide_settings(inputs or ())
-    _check_records(files, split)
-    names = _output_names(outputs)
-    request = command.InferRequest(
-        *(tuple(files), split, checkpoint, names, top, classes, batch_size(batch), threads),
-        precision=precision.value if precision else None,
-        allow_changes=allow_changes,
-        allow_plugins=allow_plugins,
-        settings=tuple(settings),
-        runs=runs_folder(runs),
-    )
-    _infer(run, request, form, to, json)
-
-
-def _infer(
-    run: Path, request: command.InferRequest, form: OutputFormat, to: Path | None, json: bool
-) -> None:
-    """Run the network on records and write results and notes."""
     from mxrun.commands import infer as command
     from mxrun.report.infer import work_text
     from mxrun.report.notes import write_note, write_notes
     from mxrun.report.status import status
 
-    with status(f"loading {run}"):
-        inference = command.infer(run, request, write_note)
+    if options.generates_text:
+        _generate(options)
+        return
+    form = _output_format(options)
+    files, _ = divide_settings(options.inputs)
+    _check_records(files, options.split)
+    _check_names(options.outputs or ())
+    with status(f"loading {options.run}"):
+        inference = command.infer(options, write_note)
     write_notes(inference.notes)
-    _run_and_write(inference, form, to, json)
+    _run_and_write(inference, form, options)
     write_notes(inference.closing_notes)
-    write_notes([work_text(inference.summary()), *([] if to is None else [f"wrote {to}"])])
+    wrote = [] if options.to is None else [f"wrote {options.to}"]
+    write_notes([work_text(inference.summary()), *wrote])
+
+
+def _generate(options: InferOptions) -> None:
+    """Continue the prompts and write the texts: a single one while it is generated."""
+    from mxrun.commands import generate as command
+    from mxrun.report.generation import generation_text, write_streamed, write_texts
+    from mxrun.report.notes import write_note, write_notes
+    from mxrun.report.result import write_json
+    from mxrun.report.status import status
+
+    prompts = command.prompts_of(options)
+    with status(f"loading {options.run}"):
+        generation = command.generate(options, prompts, write_note)
+    write_notes(generation.notes)
+    if len(prompts) == 1 and not options.json:
+        write_streamed(prompts[0].text, (piece.text for piece in generation.run()))
+    else:
+        for _ in generation.run():
+            pass
+    if options.json:
+        write_json(generation.to_json())
+    elif len(prompts) > 1:
+        write_texts([each.prompt + each.text for each in generation.texts])
+    write_notes([generation_text(generation.summary())])
 
 
 def _check_records(inputs: Sequence[str], split: str | None) -> None:
@@ -204,33 +105,28 @@ def _check_records(inputs: Sequence[str], split: str | None) -> None:
         )
 
 
-def _output_names(outputs: str | None) -> tuple[str, ...]:
-    """Split `fc1,fc2` into names of layers. Raises BadParameter if a name is empty."""
-    if outputs is None:
-        return ()
-    names = tuple(name.strip() for name in outputs.split(","))
-    if not all(names):
+def _check_names(outputs: Sequence[str]) -> None:
+    """Raise BadParameter if the name of an output is empty."""
+    if not all(outputs):
         raise typer.BadParameter(
-            f"--outputs {outputs!r} has an empty name: write layers such as fc1 or fc1,fc2"
+            f"--outputs {','.join(outputs)!r} has an empty name: write layers such as fc1 or "
+            "fc1,fc2"
         )
-    return names
 
 
-def _run_and_write(
-    inference: command.Inference, form: OutputFormat, to: Path | None, json: bool
-) -> None:
+def _run_and_write(inference: Inference, form: OutputFormat, options: InferOptions) -> None:
     """Run inference and write its results: at the end for a table or JSON, else by record."""
     from mxrun.report.infer import inference_table, progress_callback
     from mxrun.report.result import write_json, write_tables
 
-    collected = json or form is OutputFormat.TABLE
-    shown = collected or to is not None or not results().isatty()
+    collected = options.json or form == "table"
+    shown = collected or options.to is not None or not results().isatty()
     with progress_callback(inference.total, shown) as advance:
         if collected:
             rows = list(inference.rows(advance))
         else:
-            _write(inference, form, to, advance)
-    if json:
+            _write(inference, form, options.to, advance)
+    if options.json:
         write_json({**inference.summary(), "results": rows})
     elif collected:
         from mxrun.report.confusion import confusion_tables
@@ -241,7 +137,7 @@ def _run_and_write(
 
 
 def _write(
-    inference: command.Inference,
+    inference: Inference,
     form: OutputFormat,
     to: Path | None,
     advance: Callable[[int], None],
@@ -250,9 +146,9 @@ def _write(
     from mxrun.commands import infer as command
     from mxrun.report.infer import write_arrays, write_csv, write_jsonl
 
-    if form is OutputFormat.JSONL:
+    if form == "jsonl":
         write_jsonl(inference.rows(advance), to)
-    elif form is OutputFormat.CSV:
+    elif form == "csv":
         write_csv(inference.rows(advance), to)
     else:
         names = [output.name for output in inference.outputs]
@@ -265,30 +161,29 @@ def _write(
         write_arrays(command.result_arrays(list(inference.batches(advance))), archive, to)
 
 
-def _output_format(
-    output: OutputFormat | None, to: Path | None, top: int | None, json: bool
-) -> OutputFormat:
+def _output_format(options: InferOptions) -> OutputFormat:
     """Return the output format.
 
-    Raises UserError if `to` cannot be written, BadParameter if the options contradict each other.
+    Raises UserError if `--to` cannot be written, BadParameter if the options contradict each other.
     """
     from mxrun.base.files import check_writable
 
+    output, to, top = options.output, options.to, options.top
     check_writable(to)
-    form = output or OutputFormat.TABLE
+    form = output or "table"
     if to is not None:
-        form = output or _OF_SUFFIX.get(to.suffix, OutputFormat.TABLE)
-        if form is OutputFormat.TABLE:
+        form = output or _OF_SUFFIX.get(to.suffix, "table")
+        if form == "table":
             raise typer.BadParameter(_format_error(to, output))
-    if form is OutputFormat.NPY and top is not None:
+    if form == "npy" and top is not None:
         raise typer.BadParameter(
             f"--top {top} selects classes, but npy holds the numbers of all: leave out --top, or "
             "write --output jsonl or csv"
         )
-    if form is OutputFormat.NPY and to is None and results().isatty():
+    if form == "npy" and to is None and results().isatty():
         raise typer.BadParameter("a terminal cannot show npy, which is binary: add --to FILE.npy")
-    if json and (output or to):
-        given = f"--to {to}" if to else f"--output {output.value}" if output else ""
+    if options.json and (output or to):
+        given = f"--to {to}" if to else f"--output {output}"
         raise typer.BadParameter(
             f"--json prints everything to standard output: leave out {given}, or --json"
         )
@@ -297,7 +192,7 @@ def _output_format(
 
 def _format_error(to: Path, output: OutputFormat | None) -> str:
     """Return the message for a file whose format is unknown or not allowed."""
-    if output is OutputFormat.TABLE:
+    if output == "table":
         return "--output table is for the terminal: with --to write jsonl, csv or npy"
     ending = f"the ending {to.suffix!r}" if to.suffix else "a name without an ending"
     endings = ", ".join(_OF_SUFFIX)

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from mxrun.cli.arguments import Json
+from mxrun.options.reference import InfoOptions
 
 
-def info(
-    clear_cache: Annotated[
-        bool,
-        typer.Option(
-            "--clear-cache",
-            help="Remove compiled code, measurements and plans; they are computed again.",
-        ),
-    ] = False,
-    json: Json = False,
-) -> None:
+def info(options: InfoOptions) -> None:
     """Show versions, the processor, libraries and caches.
 
     \b
@@ -31,8 +18,8 @@ def info(
     from mxrun.report.info import cleared_text, info_parts
     from mxrun.report.result import write_json, write_tables
 
-    report = command.clear_caches() if clear_cache else command.info()
-    if json:
+    report = command.clear_caches() if options.clear_cache else command.info()
+    if options.json:
         write_json(report)
     else:
-        write_tables([cleared_text(report)] if clear_cache else info_parts(report))
+        write_tables([cleared_text(report)] if options.clear_cache else info_parts(report))

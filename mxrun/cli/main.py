@@ -33,6 +33,7 @@ from mxrun.cli.init import init
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
 from mxrun.cli.pack import pack
+from mxrun.cli.parameters import as_command
 from mxrun.cli.plot import plot
 from mxrun.cli.runs import runs
 from mxrun.cli.schema import schema
@@ -173,6 +174,6 @@ for _command in (
     engine,
     docs,
 ):
-    app.command()(_command)
+    app.command()(as_command(_command))
 app.add_typer(datasets.app)
-app.command("help")(help_)
+app.command("help")(as_command(help_))

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from mxrun.cli.arguments import Json
+from mxrun.options.reference import OpsOptions
 
 
-def ops(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Name or alias of an operator, or FILE.py:NAME for one in a file; default: all.",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE", help="Parameters of the description, such as no_bias=true."
-        ),
-    ] = None,
-    json: Json = False,
-) -> None:
+def ops(options: OpsOptions) -> None:
     """List the operators, or describe one.
 
     The inputs and outputs of an operator depend on its parameters. The description uses the
@@ -41,17 +22,17 @@ def ops(
     from mxrun.commands import ops as command
     from mxrun.report.result import write_json, write_tables
 
-    if name is None:
+    if options.name is None:
         listed = command.operators()
-        if json:
+        if options.json:
             write_json(listed)
         else:
             from mxrun.report.operators import operators_table
 
             write_tables([operators_table(listed)])
         return
-    description = command.operator(name, settings or ())
-    if json:
+    description = command.operator(options.name, options.settings)
+    if options.json:
         write_json(description)
     else:
         from mxrun.report.operators import operator_parts

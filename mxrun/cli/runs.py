@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from mxrun.cli.arguments import Json, RunsFolder
+from mxrun.options.runs import RunsOptions
 
 
-def runs(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="RUN", help="Runs to compare: their names or folders."),
-    ] = None,
-    runs: RunsFolder = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(
-            metavar="METRIC",
-            help="Sort by the best value of a metric, the best run first.",
-            show_default="by time, newest last",
-        ),
-    ] = None,
-    json: Json = False,
-) -> None:
+def runs(options: RunsOptions) -> None:
     """List the runs, or compare some of them.
 
     The list has one line a run: its state, its epochs, the best value of a metric with its epoch,
@@ -43,14 +26,17 @@ def runs(
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.runs import comparison_tables, list_tables
 
-    if names and sort is not None:
+    if options.names and options.sort is not None:
         raise typer.BadParameter(
             "--sort is for the list of all runs: leave out --sort, or the names of runs"
         )
-    report = command.compare_runs(names, runs) if names else command.list_runs(runs, sort)
-    if json:
+    if options.names:
+        report = command.compare_runs(options.names, options.runs)
+    else:
+        report = command.list_runs(options.runs, options.sort)
+    if options.json:
         write_json(report)
-    elif names:
+    elif options.names:
         write_tables(comparison_tables(report))
     elif report["runs"]:
         write_tables(list_tables(report))

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from mxrun.cli.arguments import Json
-
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="NAME", help="Name of a bundled config, or a config file; without it, all bundled."
-    ),
-]
-Resolved = Annotated[
-    bool,
-    typer.Option(
-        "--resolved",
-        help="Print it with everything that it extends, and without blocks and expressions.",
-    ),
-]
+from mxrun.options.reference import ShowOptions
 
 
-def show(name: Name = None, resolved: Resolved = False, json: Json = False) -> None:
+def show(options: ShowOptions) -> None:
     """Print a bundled config, or list all of them.
 
     A bundled config is a start for one of your own: print it into a file and change that. With its
@@ -39,17 +23,17 @@ def show(name: Name = None, resolved: Resolved = False, json: Json = False) -> N
     from mxrun.commands import show as command
     from mxrun.report.result import write_json, write_tables, write_text
 
-    if name is not None:
-        text = command.text_of(name, resolved)
-        if json:
-            write_json({"name": name, "text": text})
+    if options.name is not None:
+        text = command.text_of(options.name, options.resolved)
+        if options.json:
+            write_json({"name": options.name, "text": text})
         else:
             write_text(text)
         return
-    if resolved:
+    if options.resolved:
         raise typer.BadParameter("--resolved needs the name of a config")
     rows = command.bundled()
-    if json:
+    if options.json:
         write_json({"configs": [row.to_json() for row in rows]})
     else:
         from mxrun.report.bundled import bundled_table

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mxrun.cli.arguments import BatchOrMax, Config, Json, Overrides, RunsFolder, batch_size
 from mxrun.cli.clock import STARTED_AT
+from mxrun.options.train import TrainOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,41 +17,7 @@ if TYPE_CHECKING:
     from mxrun.commands.train import TrainingResult
 
 
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace an existing run of the same name.")
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue the run of the same name, to the same bits.")
-]
-AllowChanges = Annotated[
-    bool,
-    typer.Option(
-        "--allow-changes",
-        help="With --resume: continue although config, data, threads or library have changed; "
-        "the result is that of a different run.",
-    ),
-]
-Profile = Annotated[
-    bool, typer.Option("--profile", help="Time every call, and show where the time goes.")
-]
-Trace = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a trace of the first steps, for ui.perfetto.dev."),
-]
-
-
-def train(
-    config: Config,
-    overrides: Overrides = None,
-    batch: BatchOrMax = None,
-    json: Json = False,
-    overwrite: Overwrite = False,
-    resume: Resume = False,
-    allow_changes: AllowChanges = False,
-    profile: Profile = False,
-    trace: Trace = None,
-    runs: RunsFolder = None,
-) -> None:
+def train(options: TrainOptions) -> None:
     """Train a network and save the run in runs/NAME.
 
     The folder gets the resolved config, metrics, checkpoints and a summary. If the data set needs a
@@ -71,51 +37,41 @@ def train(
     """
     from mxrun.report.status import status
 
-    _check_options(resume, overwrite, allow_changes)
-    with status(f"preparing {config}"):
+    _check_options(options)
+    with status(f"preparing {options.config}"):
         from mxrun.base.files import check_outputs
-        from mxrun.base.flags import runs_folder
         from mxrun.commands import train as command
         from mxrun.report.progress import report_abrupt_end, training_observer
 
-        request = command.TrainRequest(
-            "resume" if resume else "overwrite" if overwrite else "refuse",
-            allow_changes,
-            profile or trace is not None,
-            STARTED_AT,
-            batch_size(batch),
-            runs_folder(runs),
-            command.Interruption(before_end=report_abrupt_end),
-        )
-        check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
+        check_outputs({Path(options.config): "CONFIG"}, {"--trace": options.trace})
         with training_observer() as observer:
-            trained = command.train(config, overrides or (), observer, request)
-    _report(trained, profile, trace, json)
+            trained = command.train(options, observer, STARTED_AT, report_abrupt_end)
+    _report(trained, options)
 
 
-def _check_options(resume: bool, overwrite: bool, allow_changes: bool) -> None:
+def _check_options(options: TrainOptions) -> None:
     """Raise BadParameter for options that contradict each other or lack the option they modify."""
-    if resume and overwrite:
+    if options.resume and options.overwrite:
         raise typer.BadParameter(
             "--resume continues the run and --overwrite replaces it: give only one of them"
         )
-    if allow_changes and not resume:
+    if options.allow_changes and not options.resume:
         raise typer.BadParameter(
             "--allow-changes applies to --resume only: add --resume, or leave it out"
         )
 
 
-def _report(trained: TrainingResult, profile: bool, trace: Path | None, json: bool) -> None:
+def _report(trained: TrainingResult, options: TrainOptions) -> None:
     """Write the summary of the run, and the trace."""
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import write_trace
 
     summary = trained.summary.to_json()
     if trained.profile is not None:
-        if trace is not None:
-            write_trace(trace, trained.profile.events())
-        summary |= {"profile": trained.profile.to_json()} if profile else {}
-    if json:
+        if options.trace is not None:
+            write_trace(options.trace, trained.profile.events())
+        summary |= {"profile": trained.profile.to_json()} if options.profile else {}
+    if options.json:
         write_json(summary)
         return
     try:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from mxrun.cli.arguments import Batch, Config, Json, Overrides, Threads
+from mxrun.options.check import VerifyOptions
 
 # A promise of mxrun is broken.
 _BROKEN = 1
 
 
-def verify(
-    config: Config,
-    overrides: Overrides = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps of every variant.")] = 20,
-    batch: Batch = None,
-    threads: Threads = None,
-    json: Json = False,
-) -> None:
+def verify(options: VerifyOptions) -> None:
     """Check that all plans of a network give the same bits.
 
     Trains on synthetic data with the normal plan and with variants of it: without fused operators,
@@ -35,13 +26,13 @@ def verify(
     """
     from mxrun.report.status import status
 
-    with status(f"verifying {config}"):
+    with status(f"verifying {options.config}"):
         from mxrun.commands import verify as command
         from mxrun.report.notes import write_note
         from mxrun.report.result import write_json, write_tables
 
-        report = command.verify(config, overrides or (), steps, batch, threads, write_note)
-    if json:
+        report = command.verify(options, write_note)
+    if options.json:
         write_json(report)
     else:
         from mxrun.report.verify import verify_tables

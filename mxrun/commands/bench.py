@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from mxrun.config.bundled import find_config
 from mxrun.device.interface import ProgramCost
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.options.bench import BenchOptions
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
@@ -35,25 +35,6 @@ if TYPE_CHECKING:
 _PROFILED_STEPS = 50
 
 
-@dataclass(frozen=True)
-class BenchRequest:
-    """Options of a measurement: `phase` train or infer, `steps` timed steps after `warmup` others.
-
-    batch, threads: replace the config's. against: the baselines to compare with; pythons: by
-    baseline or package, the Python interpreter that has it, if it is not this one. remeasure:
-    measure the machine even if its speeds are known.
-    """
-
-    phase: str = "train"
-    batch: int | None = None
-    threads: int | None = None
-    steps: int = 100
-    warmup: int = 10
-    against: tuple[str, ...] = ()
-    pythons: Mapping[str, str] = field(default_factory=dict)
-    remeasure: bool = False
-
-
 @dataclass(frozen=True, eq=False)
 class StepsReport:
     """Times of complete steps in ms.
@@ -62,7 +43,7 @@ class StepsReport:
     """
 
     name: str
-    request: BenchRequest
+    options: BenchOptions
     batch_size: int
     contexts: int
     threads: int
@@ -75,7 +56,7 @@ class StepsReport:
         """Return the report as JSON."""
         return {
             "name": self.name,
-            "phase": self.request.phase,
+            "phase": self.options.phase,
             "batch_size": self.batch_size,
             "contexts": self.contexts,
             "threads": self.threads,
@@ -178,13 +159,7 @@ class BenchReport(StepsReport):
         yield from self.calls
 
 
-def bench(
-    config: str | Path,
-    overrides: Sequence[str],
-    request: BenchRequest,
-    notify: Notify,
-    started_at: float,
-) -> BenchReport | ContextsReport:
+def bench(options: BenchOptions, notify: Notify, started_at: float) -> BenchReport | ContextsReport:
     """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
     A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
@@ -193,14 +168,14 @@ def bench(
     invalid config, if the plan does not fit into memory, if none of the requested baselines can be
     compared, and for baselines beside several contexts.
     """
-    built = load(find_config(str(config)), overrides, request.batch)
-    divided = built.on_contexts() if request.phase == "train" else built
-    if divided.contexts > 1 and request.against:
+    built = load(find_config(options.config), options.overrides, options.batch)
+    divided = built.on_contexts() if options.phase == "train" else built
+    if divided.contexts > 1 and options.against:
         raise UserError(_one_team_only(built))
-    compare = _comparison(request, notify)
+    compare = _comparison(options, notify)
     if divided.contexts > 1:
-        return _measured_on_contexts(built, divided, request, notify, started_at)
-    return _measured(built, request, compare, notify, started_at)
+        return _measured_on_contexts(built, divided, options, notify, started_at)
+    return _measured(built, options, compare, notify, started_at)
 
 
 def _one_team_only(built: ModelDefinition) -> Diagnostic:
@@ -217,7 +192,7 @@ def _one_team_only(built: ModelDefinition) -> Diagnostic:
 def _measured_on_contexts(
     whole: ModelDefinition,
     built: ModelDefinition,
-    request: BenchRequest,
+    options: BenchOptions,
     notify: Notify,
     started_at: float,
 ) -> ContextsReport:
@@ -225,19 +200,19 @@ def _measured_on_contexts(
     from mxrun.session.context_benchmark import ContextSteps, function_times
 
     with preparing(built.options, notify):
-        plan = plan_for(built, True, request.threads, notify)
+        plan = plan_for(built, True, options.threads, notify)
         steps = ContextSteps(whole, built, plan)
     steps.run()
     first_step_s = time.monotonic() - started_at
-    count = min(request.steps, _PROFILED_STEPS)
-    _note_duration(steps.seconds(request.warmup), request.steps + count, notify)
+    count = min(options.steps, _PROFILED_STEPS)
+    _note_duration(steps.seconds(options.warmup), options.steps + count, notify)
     waits = CoreWaits()
-    step_s = steps.seconds(request.steps)
+    step_s = steps.seconds(options.steps)
     core_wait_share, rss_peak_bytes = waits.share(), peak_rss_bytes()
     profiled, functions = steps.profile(count)
     return ContextsReport(
         name=built.options.name,
-        request=request,
+        options=options,
         batch_size=built.batch_size,
         contexts=built.contexts,
         threads=plan.device.threads,
@@ -258,20 +233,20 @@ def _note_duration(warmup_s: npt.NDArray[np.float64], steps: int, notify: Notify
 
 def _measured(
     built: ModelDefinition,
-    request: BenchRequest,
+    options: BenchOptions,
     compare: Callable[[ModelDefinition, Steps, int], Mapping[str, PeerResult]],
     notify: Notify,
     started_at: float,
 ) -> BenchReport:
     with preparing(built.options, notify):
-        plan = plan_for(built, request.phase == "train", request.threads, notify)
-        steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
+        plan = plan_for(built, options.phase == "train", options.threads, notify)
+        steps = Steps(built, plan, TRAIN if options.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
     first_step_s = time.monotonic() - started_at
-    count = min(request.steps, _PROFILED_STEPS)
-    _note_duration(steps.seconds(request.warmup), request.steps + 2 * count, notify)
+    count = min(options.steps, _PROFILED_STEPS)
+    _note_duration(steps.seconds(options.warmup), options.steps + 2 * count, notify)
     waits = CoreWaits()
-    step_s = steps.seconds(request.steps)
+    step_s = steps.seconds(options.steps)
     core_wait_share = waits.share()
     rss_peak_bytes = peak_rss_bytes()
     profile = steps.executor.profile(steps.phase, count)
@@ -282,13 +257,13 @@ def _measured(
         steps.run(steps.executor.run, without)
         steps.run(lambda phase: profile.run(), within)
     operators, calls = profile.operators(), tuple(profile.events())
-    peaks = steps.executor.device.peaks(request.remeasure)
+    peaks = steps.executor.device.peaks(options.remeasure)
     floors = None
     if peaks is not None:
         floors = roofline(steps.executor, steps.phase, calls, float(np.median(step_s)), peaks)
     return BenchReport(
         name=built.options.name,
-        request=request,
+        options=options,
         batch_size=built.model.batch_size,
         contexts=1,
         threads=plan.device.threads,
@@ -307,15 +282,15 @@ def _measured(
 
 
 def _comparison(
-    request: BenchRequest, notify: Notify
+    options: BenchOptions, notify: Notify
 ) -> Callable[[ModelDefinition, Steps, int], Mapping[str, PeerResult]]:
     """Find the requested baselines and return a function that compares with them."""
-    if not request.against:
+    if not options.against:
         return lambda built, steps, peak_bytes: {}
     # Imported on demand: without baselines it would be a tenth of the time to the first step.
     from mxrun.peers.baseline import find
     from mxrun.session.comparison import Length, compare
 
-    found = find(request.against, request.pythons)
-    length = Length(request.steps, request.warmup)
+    found = find(options.against, dict(options.peer_python))
+    length = Length(options.steps, options.warmup)
     return lambda built, steps, peak_bytes: compare(built, steps, found, length, peak_bytes, notify)

@@ -17,8 +17,9 @@ from mxrun.io.fetch.files import FetchedFile, FetchRequest, FileProgress, fetch_
 from mxrun.io.fetch.published import PUBLISHED, PublishedDataset
 from mxrun.io.fetch.transfer import TransferPolicy
 from mxrun.io.files import user_path
+from mxrun.options.datasets import CheckDataOptions, FetchOptions, PeekOptions, StatisticsOptions
 from mxrun.session.data_check import DataCheck, check_records
-from mxrun.session.data_sample import DataSample, SampleRequest, sample_records
+from mxrun.session.data_sample import DataSample, sample_records
 from mxrun.session.data_sections import TRAIN, DataSections, open_sections
 from mxrun.session.data_statistics import SectionStatistics, normalize_text, section_statistics
 from mxrun.session.dataset_catalog import dataset_description, dataset_rows
@@ -26,7 +27,6 @@ from mxrun.session.dataset_catalog import dataset_description, dataset_rows
 __all__ = [
     "DataSections",
     "FetchResult",
-    "SampleRequest",
     "StatisticsResult",
     "check",
     "count_records",
@@ -44,9 +44,9 @@ Advance = Callable[[int], None]
 _PLAIN = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
 
 
-def sample(sections: DataSections, request: SampleRequest) -> DataSample:
+def sample(sections: DataSections, options: PeekOptions) -> DataSample:
     """Return some records as an epoch reads them; see `sample_records`."""
-    return sample_records(sections, request)
+    return sample_records(sections, options)
 
 
 @dataclass(frozen=True)
@@ -67,26 +67,22 @@ class StatisticsResult:
 
 
 def statistics(
-    sections: DataSections, role: str | None, workers: int | None, advance: Advance
+    sections: DataSections, options: StatisticsOptions, advance: Advance
 ) -> StatisticsResult:
     """Measure all records of a section, or of all sections.
 
-    workers: number of threads, by default the cores. advance: receives the number of records that
-    are done.
+    advance: receives the number of records that are done.
     """
-    roles = [role] if role is not None else [*sections.datasets]
-    found = section_statistics(sections, roles, workers or _cores(), advance)
+    roles = [*sections.datasets] if options.split is None else [options.split]
+    found = section_statistics(sections, roles, options.workers or _cores(), advance)
     measured = found.get(TRAIN) or next(iter(found.values()))
     transforms = {name: normalize_text(field) for name, field in measured.fields.items()}
     return StatisticsResult(sections.name, found, transforms)
 
 
-def check(sections: DataSections, workers: int | None, advance: Advance) -> DataCheck:
-    """Read all records of all sections; see `check_records`.
-
-    workers: number of threads, by default the cores.
-    """
-    return check_records(sections, workers or _cores(), advance)
+def check(sections: DataSections, options: CheckDataOptions, advance: Advance) -> DataCheck:
+    """Read all records of all sections; see `check_records`."""
+    return check_records(sections, options.workers or _cores(), advance)
 
 
 @dataclass(frozen=True)
@@ -124,29 +120,22 @@ class FetchResult:
         }
 
 
-def fetch(
-    name: str,
-    folder: Path | None,
-    origin: str,
-    overwrite: bool,
-    timeout_s: float,
-    progress: FileProgress,
-) -> FetchResult:
+def fetch(options: FetchOptions, progress: FileProgress) -> FetchResult:
     """Fetch the files of a published data set that are not there yet.
 
-    folder: by default one of the data set's name in the working folder. origin: an address or a
-    folder in place of the published addresses. Raises UserError with the nearest names for a data
-    set that is not published, and as `fetch_files` does; Stopped on Ctrl-C.
+    Raises UserError with the nearest names for a data set that is not published, and as
+    `fetch_files` does; Stopped on Ctrl-C.
     """
+    name = options.name
     if name not in PUBLISHED:
         problem = f"{name!r} is not a data set that can be fetched"
         expected = f"one of {', '.join(PUBLISHED)}"
         hint = nearest(name, PUBLISHED) or "`mxrun datasets list` lists all data sets"
         raise UserError(Diagnostic(problem, None, expected, name, hint))
     dataset = PUBLISHED[name]
-    target = Path(name) if folder is None else user_path(str(folder))
-    policy = TransferPolicy(timeout_s)
-    request = FetchRequest(dataset, target, origin, overwrite, policy)
+    target = Path(name) if options.to is None else user_path(str(options.to))
+    policy = TransferPolicy(options.timeout)
+    request = FetchRequest(dataset, target, options.origin, options.overwrite, policy)
     try:
         files = fetch_files(request, progress)
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ from typing import Any
 
 from mxrun.base.child_python import run_code
 from mxrun.config.jobs import JobSection, load_jobs
+from mxrun.options.engine import EngineOptions
 from mxrun.runtime.child_processes import ChildProcesses
 from mxrun.runtime.engine.default import new_engine
 from mxrun.runtime.engine.interface import Engine
@@ -61,23 +62,21 @@ class EngineReport:
         }
 
 
-def run_engine(
-    file: Path, kind: str, workers: int | None, observer: JobObserver, notify: Notify
-) -> EngineReport:
+def run_engine(options: EngineOptions, observer: JobObserver, notify: Notify) -> EngineReport:
     """Run the jobs of a file in its folder and return how they have ended.
 
-    kind: threaded or naive, which runs one job at a time, in the order of the file. workers:
-    replaces the file's. Raises UserError with every problem of the file.
+    Raises UserError with every problem of the file.
     """
-    listed, notes = load_jobs(file)
+    kind = options.engine
+    listed, notes = load_jobs(options.jobs)
     for note in notes:
         notify(note)
-    count = workers or listed.workers or len(os.sched_getaffinity(0))
+    count = options.workers or listed.workers or len(os.sched_getaffinity(0))
     count = count if kind == _THREADED else 1
     engine: Engine = ThreadedEngine(count) if kind == _THREADED else new_engine(kind)
     events: list[Event] = []
     engine.record(events.append)
-    folder = file.resolve().parent
+    folder = options.jobs.resolve().parent
     jobs = [
         Job(job.name, _command(job, folder), job.reads, job.writes, job.updates)
         for job in listed.jobs
@@ -92,7 +91,7 @@ def run_engine(
         (event for event in events if event.name in started), key=lambda event: event.start_ns
     )
     return EngineReport(
-        str(file), kind, count, seconds, tuple(results), processes.signal, tuple(spans)
+        str(options.jobs), kind, count, seconds, tuple(results), processes.signal, tuple(spans)
     )
 
 

@@ -2,28 +2,171 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from mxrun.commands.infer import opened
-from mxrun.session.data_part import DataPart
-from mxrun.session.evaluation import (
-    EvaluateRequest,
-    Evaluation,
-    EvaluationRun,
-    prepare_evaluation,
+from mxrun.frontend import ModelDefinition
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.shared import divide_settings
+from mxrun.session.data_part import DataPart, open_part
+from mxrun.session.head_statistics import HeadEvaluation, statistics_of
+from mxrun.session.inference import (
+    Inference,
+    InferenceBatch,
+    InferenceSetup,
+    prepare,
 )
+from mxrun.session.inference_outputs import OutputHead, predictions
 from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.records import DatasetSource
+from mxrun.session.trained_model import TrainedModel, opened
 
-__all__ = ["DataPart", "EvaluateRequest", "Evaluation", "EvaluationRun", "evaluate"]
+Row = dict[str, Any]
 
 
-def evaluate(
-    run: str | Path, request: EvaluateRequest, notify: Notify = ignore_note
-) -> EvaluationRun:
-    """Prepare the evaluation of a run on the records that `request` names.
+@dataclass(frozen=True)
+class Evaluation:
+    """Result of an evaluation.
 
-    run: the path of a run or of a checkpoint, or the name of a run in the folder of runs. notify:
-    receives notes about long waits. Raises UserError for errors in the run, the checkpoint, names
-    or records.
+    checkpoint: the folder of the weights; step: the step of training; averaged: whether they are
+    moving averages. source: where the `records` come from. loss: the mean, with several losses the
+    sum of their means. metrics: by name, prefixed by the losses' names if there are several. heads:
+    one for each loss with labels. columns: missing and unknown values of a table's columns that
+    have any, by name; None for other records. notes: notes for the user about weights and records.
+    bad_records: those that were left out.
     """
-    return prepare_evaluation(opened(run, request), request, notify)
+
+    run: str
+    checkpoint: str
+    step: int
+    averaged: bool
+    source: str
+    records: int
+    seconds: float
+    loss: float
+    metrics: Mapping[str, float]
+    heads: tuple[HeadEvaluation, ...]
+    columns: Mapping[str, Any] | None
+    notes: tuple[str, ...]
+    bad_records: tuple[Row, ...] = ()
+
+    def to_json(self) -> Row:
+        """Return the evaluation as JSON."""
+        return {
+            "run": self.run,
+            "checkpoint": self.checkpoint,
+            "step": self.step,
+            "averaged": self.averaged,
+            "source": self.source,
+            "records": self.records,
+            "seconds": self.seconds,
+            "records_per_s": self.records / max(self.seconds, 1e-9),
+            "loss": self.loss,
+            "metrics": dict(self.metrics),
+            "heads": [head.to_json() for head in self.heads],
+            "columns": self.columns,
+            "notes": list(self.notes),
+            "bad_records": list(self.bad_records),
+        }
+
+
+def evaluate(options: EvaluateOptions, notify: Notify = ignore_note) -> EvaluationRun:
+    """Prepare the evaluation of a run on the records that the options name.
+
+    notify: receives notes about long waits. Raises UserError for errors in the run, the checkpoint,
+    names or records.
+    """
+    paths, settings = divide_settings(options.records)
+    part = DataPart(split=options.split, path=paths[0] if paths else None, settings=settings)
+    return prepare_evaluation(opened(options, options.batch), part, options, notify)
+
+
+class EvaluationRun:
+    """Evaluation that is ready to run, once; `total` is the number of its records."""
+
+    def __init__(self, inference: Inference, source: str, errors: int) -> None:
+        self._inference, self._source = inference, source
+        self.total, self.notes = inference.total, inference.notes
+        built = inference.trained.built
+        self._outputs = {name: head.name for name, head in predictions(built).items()}
+        self._losses = [loss for loss in built.model.losses if loss.name in self._outputs]
+        self._heads = {
+            loss.name: statistics_of(loss, inference.batch_size, errors) for loss in self._losses
+        }
+
+    def run(self, advance: Callable[[int], None] = lambda records: None) -> Evaluation:
+        """Run all batches; `advance` receives the number of finished records."""
+        trained, inference = self._inference.trained, self._inference
+        for head in self._heads.values():
+            head.measure(trained.built.training.metrics)
+        for batch in inference.batches(advance):
+            self._add(batch)
+        summary = inference.summary()
+        measured = dict(summary["metrics"])
+        loss = measured.pop("loss")
+        heads = tuple(
+            head.evaluation(self._own(measured, name), trained.names_of_outputs)
+            for name, head in self._heads.items()
+        )
+        several = len(trained.built.model.losses) > 1
+        metrics = {
+            f"{head.name}.{name}" if several else name: value
+            for head in heads
+            for name, value in head.metrics.items()
+        }
+        return Evaluation(
+            run=summary["run"],
+            checkpoint=summary["checkpoint"],
+            step=summary["step"],
+            averaged=summary["averaged"],
+            source=self._source,
+            records=summary["records"],
+            seconds=summary["seconds"],
+            loss=loss,
+            metrics=metrics,
+            heads=heads,
+            columns=summary["columns"],
+            notes=(*inference.notes, *inference.closing_notes),
+            bad_records=tuple(inference.bad_records),
+        )
+
+    def _add(self, batch: InferenceBatch) -> None:
+        """Add a batch to the statistics of every head."""
+        for loss in self._losses:
+            outputs = batch.arrays[self._outputs[loss.name]]
+            labels = batch.records.targets[loss.label]
+            self._heads[loss.name].add(batch.records.names, labels, outputs)
+
+    def _own(self, measured: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """Return the metrics of one loss, which have its name as prefix if there are several."""
+        if len(self._inference.trained.built.model.losses) == 1:
+            return dict(measured)
+        prefix = f"{name}."
+        return {
+            key.removeprefix(prefix): value
+            for key, value in measured.items()
+            if key.startswith(prefix)
+        }
+
+
+def prepare_evaluation(
+    trained: TrainedModel, part: DataPart, options: EvaluateOptions, notify: Notify = ignore_note
+) -> EvaluationRun:
+    """Open the records and prepare the network; nothing is evaluated yet. Raises UserError."""
+    sources: list[str] = []
+
+    def select(built: ModelDefinition) -> Sequence[OutputHead]:
+        return list(predictions(built).values())
+
+    def open_source(model: TrainedModel, selected: Sequence[OutputHead]) -> DatasetSource:
+        del selected
+        opened = open_part(model, part)
+        sources.append(opened.source)
+        metrics, notes = model.built.training.metrics, opened.notes
+        return DatasetSource(
+            model.built, opened.dataset, metrics, notes, targets=True, path=opened.path
+        )
+
+    setup = InferenceSetup(select, open_source, measured=True)
+    return EvaluationRun(prepare(trained, options, setup, notify), sources[-1], options.errors)

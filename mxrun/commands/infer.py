@@ -2,37 +2,85 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from mxrun.session.inference import Inference, InferRequest, prepare_inference
-from mxrun.session.max_batch_size import MAX
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.options.infer import InferOptions
+from mxrun.options.shared import divide_settings
+from mxrun.session.array_records import ArraySource, named_arrays
+from mxrun.session.data_part import DataPart, open_part
+from mxrun.session.inference import Inference, InferenceSetup, prepare
+from mxrun.session.inference_outputs import OutputHead, heads, needed_inputs
 from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.planning import trust_plugins
+from mxrun.session.records import DatasetSource, FileSource, RecordSource
 from mxrun.session.result_arrays import result_arrays
-from mxrun.session.trained_model import TrainedModel
-from mxrun.train.run_directory import find_run
+from mxrun.session.text_records import TextSource
+from mxrun.session.trained_model import TrainedModel, opened
 
-if TYPE_CHECKING:
-    from mxrun.session.evaluation import EvaluateRequest
-
-__all__ = ["InferRequest", "Inference", "infer", "result_arrays"]
+__all__ = ["Inference", "infer", "prepare_inference", "result_arrays"]
 
 
-def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) -> Inference:
-    """Prepare a run's network for the records that `request` names.
+def infer(options: InferOptions, notify: Notify = ignore_note) -> Inference:
+    """Prepare a run's network for the records that the options name.
 
-    run: the path of a run or of a checkpoint, or the name of a run in the folder of runs. notify:
-    receives notes about long waits. Raises UserError for errors in the run, the checkpoint, names
-    or the first records.
+    notify: receives notes about long waits. Raises UserError for errors in the run, the checkpoint,
+    names or the first records.
     """
-    return prepare_inference(opened(run, request), request, notify)
+    files, settings = divide_settings(options.inputs)
+    part = DataPart(split=options.split, files=files, settings=settings)
+    return prepare_inference(opened(options, options.batch), part, options, notify)
 
 
-def opened(run: str | Path, request: InferRequest | EvaluateRequest) -> TrainedModel:
-    """Return the run's model that `request` selects, for its batch size, or 1 if that is `max`."""
-    path = find_run(run, request.runs)
-    if request.allow_plugins:
-        trust_plugins(path)
-    batch = 1 if request.batch == MAX else request.batch
-    return TrainedModel.open(path, request.checkpoint, batch, request.allow_changes)
+def prepare_inference(
+    trained: TrainedModel, part: DataPart, options: InferOptions, notify: Notify = ignore_note
+) -> Inference:
+    """Prepare a network for records.
+
+    Only inference is planned, for a batch no larger than the records of the files. notify: receives
+    notes about long waits. Raises UserError for names that do not exist and unreadable records.
+    """
+    names = options.outputs or ()
+    measured = part.split is not None and not names
+    setup = InferenceSetup(
+        lambda built: heads(built, names),
+        lambda model, selected: _source(model, part, selected, measured),
+        measured,
+        options.top,
+        options.classes,
+    )
+    return prepare(trained, options, setup, notify)
+
+
+def _source(
+    trained: TrainedModel, part: DataPart, selected: Sequence[OutputHead], measured: bool
+) -> RecordSource:
+    """Return the source of the records."""
+    built = trained.built
+    data, labels = needed_inputs(built, selected)
+    if part.split is not None:
+        opened = open_part(trained, part)
+        metrics = built.training.metrics if measured else None
+        return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
+    names = " and ".join(map(repr, labels or data))
+    if part.arrays is not None and not labels:
+        return ArraySource(built, named_arrays(part.arrays, data), trained.checkpoint.manifest)
+    if labels:
+        raise UserError(
+            Diagnostic(
+                f"the outputs depend on labels ({names}), which files do not contain",
+                hint="--outputs names layers before the loss; --split reads records with labels",
+            )
+        )
+    if trained.vocabulary is not None and part.arrays is None:
+        return TextSource(trained, part.files, part.settings)
+    if len(data) > 1:
+        raise UserError(
+            Diagnostic(
+                f"the network has several inputs ({names}), but a file has records of one",
+                hint="--split reads records of all of them",
+            )
+        )
+    manifest = trained.checkpoint.manifest
+    white = manifest.whites.get(data[0])
+    files, settings, encoding = part.files, part.settings, manifest.encoding
+    return FileSource(built, files, data[0], white, manifest.columns, settings, encoding)

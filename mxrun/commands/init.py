@@ -17,6 +17,7 @@ from mxrun.io.dataset.registry import DATASETS, TABLE
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.paths import find_files, is_pattern
+from mxrun.options.init import InitOptions
 from mxrun.session.array_survey import known_files, survey_archive, survey_files
 from mxrun.session.config_draft import draft_config
 from mxrun.session.data_survey import DataSurvey
@@ -27,23 +28,6 @@ from mxrun.session.text_survey import TEXT, survey_text, survey_text_lines, text
 
 _SEPARATORS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100
-
-
-@dataclass(frozen=True)
-class InitRequest:
-    """Data to look at, and the config to write.
-
-    source: a folder, a file, or `digits`. file: the config; by default NAME.yaml in the current
-    folder. name: of the run; by default that of `file` or of the data. label: a table's label
-    column by name or number, or an archive's array of labels; by default guessed. overwrite:
-    whether an existing file is replaced.
-    """
-
-    source: str
-    file: Path | None = None
-    name: str | None = None
-    label: str | None = None
-    overwrite: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,17 +69,17 @@ class InitResult:
         }
 
 
-def init(request: InitRequest) -> InitResult:
+def init(options: InitOptions) -> InitResult:
     """Look at data and write a config that trains on it.
 
     Raises UserError if the data cannot be used as it is, for a file that exists, and for one that
     cannot be written. The same data gives the same file.
     """
     library.load()
-    source = _source(request.source)
-    name, file = _names(request, source)
-    _check_target(file, request)
-    survey = _beside(file, _survey(source, request.label))
+    source = _source(options.source)
+    name, file = _names(options, source)
+    _check_target(file, options)
+    survey = _beside(file, _survey(source, options.label))
     draft = (draft_text_config if survey.vocabulary else draft_config)(survey, name, file)
     write_text(file, draft.text)
     return InitResult(file, name, survey, draft.choices)
@@ -126,18 +110,18 @@ def _beside(file: Path, survey: DataSurvey) -> DataSurvey:
     return replace(survey, options={**survey.options, "path": path})
 
 
-def _names(request: InitRequest, source: str) -> tuple[str, Path]:
+def _names(options: InitOptions, source: str) -> tuple[str, Path]:
     """Return the name of the run and the file to write."""
-    stem = request.file.stem if request.file else _stem(user_path(source))
-    name = request.name or (_SEPARATORS.sub("_", stem).strip("._-")[:_MAX_NAME] or "net")
+    stem = options.to.stem if options.to else _stem(user_path(source))
+    name = options.name or (_SEPARATORS.sub("_", stem).strip("._-")[:_MAX_NAME] or "net")
     is_name = not _SEPARATORS.search(name) and name[0].isalnum() and len(name) <= _MAX_NAME
-    if request.name and not is_name:
+    if options.name and not is_name:
         expected = (
             f"letters, digits, _ . and -, a letter or digit first, at most {_MAX_NAME} characters"
         )
         hint = "it names the folder of the run"
         raise UserError(Diagnostic("--name is not a name", None, expected, name, hint))
-    return name, request.file or Path(f"{name}.yaml")
+    return name, options.to or Path(f"{name}.yaml")
 
 
 def _stem(path: Path) -> str:
@@ -145,10 +129,10 @@ def _stem(path: Path) -> str:
     return resolved.name if os.path.isdir(resolved) else resolved.stem
 
 
-def _check_target(file: Path, request: InitRequest) -> None:
+def _check_target(file: Path, options: InitOptions) -> None:
     """Raise UserError for a config that exists already or cannot be written."""
     check_writable(file)
-    if file.exists() and is_replaceable(file) and not request.overwrite:
+    if file.exists() and is_replaceable(file) and not options.overwrite:
         problem = f"{file} exists already"
         hint = "write another file with --to FILE, or replace this one with --overwrite"
         raise UserError(Diagnostic(problem, hint=hint))

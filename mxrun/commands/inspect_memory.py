@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,14 @@ from mxrun.executor.bind import bind
 from mxrun.frontend import build
 from mxrun.graph.phases import GENERATE
 from mxrun.operator.native_kernel import Addition, add_loop
+from mxrun.options.inspect_memory import InspectOptions
+from mxrun.options.shared import MAX
 from mxrun.planner.plan import Plan
 from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.device import open_device
 from mxrun.session.generation.network import language_model, plan_generation
-from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
+from mxrun.session.max_batch_size import max_batch_size
 from mxrun.session.memory_report import MemoryReport, memory_report
 from mxrun.session.micro_batches import Planned, planned
 from mxrun.session.notes import Notify, ignore_note, notify_once
@@ -35,47 +36,27 @@ from mxrun.train.run_directory import CONFIG_FILE, config_of
 _MANY = 1 << 62
 
 
-@dataclass(frozen=True)
-class InspectRequest:
-    """Options of an inspection.
-
-    phase: train (including evaluation), infer or generate. batch, threads: replace the config's.
-    length: number of positions of generate. diff: a config to compare with. what_if: also plan
-    other settings. outputs: by option, the files that the caller will write. allow_plugins: trust
-    the configs' plugins, from now on.
-    """
-
-    phase: str = "train"
-    batch: BatchSize | None = None
-    threads: int | None = None
-    length: int | None = None
-    diff: str | None = None
-    what_if: bool = False
-    outputs: Mapping[str, Path | None] = field(default_factory=dict)
-    allow_plugins: bool = False
-
-
-def inspect_configs(
-    config: str, overrides: Sequence[str], request: InspectRequest, notify: Notify = ignore_note
-) -> list[MemoryReport]:
-    """Plan the runs of a config and, if there is one, of `request.diff`, with equal options.
+def inspect_configs(options: InspectOptions, notify: Notify = ignore_note) -> list[MemoryReport]:
+    """Plan the runs of a config and, if there is one, of `--diff`, with equal options.
 
     notify: receives notes about long waits. Raises UserError, before planning, for output files
     that cannot be written or are one of the configs.
     """
-    names = [config] if request.diff is None else [config, request.diff]
+    names = [name for name in (options.config, options.diff) if name is not None]
     paths = [_run_or_config(name) for name in names]
-    if request.allow_plugins:
+    if options.allow_plugins:
         for path in paths:
-            trust_plugins(path, overrides)
-    check_outputs(dict.fromkeys(map(config_of, paths), "CONFIG"), request.outputs)
+            trust_plugins(path, options.overrides)
+    check_outputs(dict.fromkeys(map(config_of, paths), "CONFIG"), options.files)
     notify = notify_once(notify)
-    if request.diff is None:
-        return [_inspected(paths[0], overrides, request, notify)]
+    if options.diff is None:
+        return [inspect_memory(paths[0], options, notify)]
     reports = []
     for name, path in zip(names, paths, strict=True):
         try:
-            reports.append(_inspected(path, overrides, request, notify))
+            # Memory outside the plan is measured for one network only: the kernels of a second one
+            # would already be bound in this process.
+            reports.append(inspect_memory(path, options, notify, measured=False))
         except UserError as error:
             first, *others = error.diagnostics
             chain = (f"{name} is planned", *first.chain)
@@ -89,59 +70,30 @@ def _run_or_config(name: str) -> Path:
     return folder if (folder / CONFIG_FILE).is_file() else find_config(name)
 
 
-def _inspected(
-    path: Path, overrides: Sequence[str], request: InspectRequest, notify: Notify
-) -> MemoryReport:
-    return inspect_memory(
-        path,
-        overrides,
-        request.phase,
-        request.batch,
-        request.threads,
-        notify,
-        request.length,
-        # Memory outside the plan is measured for one network only: the kernels of a second one
-        # would already be bound in this process.
-        measured=request.diff is None,
-        changes=request.what_if,
-    )
-
-
 def inspect_memory(
     path: str | Path,
-    overrides: Sequence[str] = (),
-    phase: str = "train",
-    batch: BatchSize | None = None,
-    threads: int | None = None,
+    options: InspectOptions,
     notify: Notify = ignore_note,
-    length: int | None = None,
     measured: bool = True,
-    changes: bool = False,
 ) -> MemoryReport:
-    """Plan a run without data; `phase` is train (including evaluation), infer or generate.
+    """Plan the run of a config without data.
 
-    notify: receives notes about long waits. length: number of positions of generate. measured: also
-    measure the memory outside the arena, for which all kernels are bound. changes: also plan other
-    settings.
+    notify: receives notes about long waits. measured: also measure the memory outside the arena,
+    for which all kernels are bound.
     """
-    parsed = parse_config(path, overrides)
-    if phase == GENERATE:
-        return _generation_memory(parsed, batch, threads, notify, length, measured)
-    return _planned_memory(parsed, phase, batch, threads, notify, measured, changes)
+    parsed = parse_config(path, options.overrides)
+    if options.phase == GENERATE:
+        return _generation_memory(parsed, options, notify, measured)
+    return _planned_memory(parsed, options, notify, measured)
 
 
 def _planned_memory(
-    parsed: Parsed,
-    phase: str,
-    batch: BatchSize | None,
-    threads: int | None,
-    notify: Notify,
-    measured: bool,
-    changes: bool,
+    parsed: Parsed, options: InspectOptions, notify: Notify, measured: bool
 ) -> MemoryReport:
+    phase, threads = options.phase or "train", options.threads
     training = phase == "train"
-    built = build(parsed, max_batch_size(batch, parsed, training, threads, notify))
-    if changes and built.options.memory.micro_batches:
+    built = build(parsed, max_batch_size(options.batch, parsed, training, threads, notify))
+    if options.what_if and built.options.memory.micro_batches:
         raise UserError(
             Diagnostic(
                 "--what-if does not support micro-batches",
@@ -151,7 +103,7 @@ def _planned_memory(
         )
     with preparing(built.options, notify):
         run = planned(built, training, threads, notify)
-        if changes:
+        if options.what_if:
             notify(
                 "--what-if plans other settings, which takes about ten times as long as this plan"
             )
@@ -159,26 +111,21 @@ def _planned_memory(
         return replace(
             memory_report(run, phase),
             outside=outside_bytes(run.built.options, run.plan, notify) if measured else {},
-            what_if=what_if(what_if_request) if changes else None,
+            what_if=what_if(what_if_request) if options.what_if else None,
         )
 
 
 def _generation_memory(
-    parsed: Parsed,
-    batch: BatchSize | None,
-    threads: int | None,
-    notify: Notify,
-    length: int | None,
-    measured: bool,
+    parsed: Parsed, options: InspectOptions, notify: Notify, measured: bool
 ) -> MemoryReport:
     """Plan the generation of one text, or of `batch` texts; length: by default the context."""
-    if batch == MAX:
+    if options.batch == MAX:
         raise UserError(Diagnostic("--batch max has no meaning for text", hint="--batch N"))
-    rows = batch or 1
+    rows = options.batch or 1
     built = build(parsed, rows)
     with preparing(built.options, notify):
-        positions = length or language_model(built).context
-        plan = plan_generation(built, rows, positions, threads, notify=notify).plan
+        positions = options.length or language_model(built).context
+        plan = plan_generation(built, rows, positions, options.threads, notify=notify).plan
         report = memory_report(Planned(built, plan, plan.planned_bytes), GENERATE)
         outside = outside_bytes(built.options, plan, notify) if measured else {}
     # Text is generated on one context.

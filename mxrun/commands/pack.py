@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ from mxrun.io.files import user_path
 from mxrun.io.pack.encode import default_encoding
 from mxrun.io.pack.options import PackEncoding, PackForm, PackOptions, PackTarget
 from mxrun.io.pack.pack import PackRequest, PackResult, pack
+from mxrun.options.pack import PackCommandOptions
 from mxrun.session.pack_source import open_source
 from mxrun.train.interruption import Interruption
-
-__all__ = ["PackJob", "PackOptions", "form_of", "prepare"]
 
 _SUFFIXES: dict[str, PackForm] = {".rec": "rec", ".tar": "tar"}
 
@@ -81,32 +80,37 @@ class PackReport:
         return json.dumps(str(target.folder / name))
 
 
-def prepare(
-    source: str,
-    out: Path,
-    options: PackOptions,
-    split: str | None = None,
-    channels: int | None = None,
-    overrides: Sequence[str] = (),
-    workers: int | None = None,
-    skip_bad: bool = False,
-    overwrite: bool = False,
-    allow_plugins: bool = False,
-) -> PackJob:
+def prepare(options: PackCommandOptions, form: PackForm) -> PackJob:
     """Open the source of a pack and check its options.
 
-    workers: number of threads, by default the cores. The other arguments are those of
-    `open_source` and `PackRequest`. Raises UserError for errors in any of them.
+    form: that of the files. Raises UserError for errors in any of them.
     """
-    suffix = f".{options.form}"
-    name = user_path(str(out))
+    packing = PackOptions(
+        form=form,
+        encoding=options.encoding,
+        resize=options.resize,
+        quality=options.quality,
+        shards=options.shards,
+        shard_bytes=options.shard_size,
+        shuffle=options.shuffle,
+        seed=options.seed,
+    )
+    suffix = f".{form}"
+    name = user_path(str(options.out))
     target_name = name if name.suffix == suffix else name.with_name(f"{name.name}{suffix}")
-    found = open_source(source, split, channels, overrides, allow_plugins)
-    encoding = options.encoding or default_encoding(found.dataset, options)
-    _check(encoding, options)
-    target = PackTarget(target_name, options.complete(encoding))
-    threads = workers or len(os.sched_getaffinity(0))
-    return PackJob(PackRequest(found.dataset, target, found.root, threads, skip_bad, overwrite))
+    found = open_source(options)
+    encoding = options.encoding or default_encoding(found.dataset, packing)
+    _check(encoding, packing)
+    return PackJob(
+        PackRequest(
+            dataset=found.dataset,
+            target=PackTarget(target_name, packing.complete(encoding)),
+            root=found.root,
+            workers=options.workers or len(os.sched_getaffinity(0)),
+            skip_bad=options.on_bad_record == "skip",
+            overwrite=options.overwrite,
+        )
+    )
 
 
 def form_of(out: Path, given: PackForm | None) -> PackForm:

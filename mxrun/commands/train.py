@@ -1,26 +1,466 @@
-"""Implementation of `train`: a config is parsed and trained."""
+"""Implementation of `train`: plan, data, training loop and summary of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.flags import runs_folder
+from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
-from mxrun.session.planning import parse_config
-from mxrun.session.training import TrainingResult, TrainRequest, train_config
+from mxrun.frontend import ModelDefinition, build, check_labels
+from mxrun.graph.phases import TRAIN
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets
+from mxrun.options.shared import MAX
+from mxrun.options.train import TrainOptions
+from mxrun.runtime.contention import CoreWaits
+from mxrun.runtime.memory_limits import peak_rss_bytes
+from mxrun.session.budget import budget_notes, measured_recompute
+from mxrun.session.data_wait import wait_advice
+from mxrun.session.device import context_notes, describe
+from mxrun.session.max_batch_size import max_batch_size
+from mxrun.session.micro_batches import micro_batch_notes, planned
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import is_timed, parse_config
+from mxrun.session.prepared import preparing
+from mxrun.session.profile import EngineProfile, RunProfile
+from mxrun.session.record_order import carried_notes
+from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
+from mxrun.session.run import Run
+from mxrun.session.storage_counters import StorageCounters
+from mxrun.session.synthetic_data import NO_PATH, uses_synthetic_data, with_synthetic_data
+from mxrun.session.train_summary import MemoryUse, SavedBest, StepTimes, TrainSummary
+from mxrun.session.variables import (
+    groups_json,
+    trainable_elements,
+    variable_groups,
+    warm_start,
+)
+from mxrun.session.warm_start import WarmStartSource
+from mxrun.train.advice import ON_COMMAND_LINE, Advice
+from mxrun.train.bad_record_list import begin_list
+from mxrun.train.checkpoint import PlanRecord, checkpoint_folder
+from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint, saved_steps
+from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
-from mxrun.train.observer import Observer
+from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded
+from mxrun.train.observer import Observer, RunStarted
+from mxrun.train.progress import Progress
+from mxrun.train.quantiles import percentiles
+from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
+from mxrun.train.run_directory import RunDirectory
+from mxrun.train.run_lock import RunLock, only_writer
+from mxrun.train.saver import RunSaver
 
-__all__ = ["Interruption", "TrainRequest", "TrainingResult", "train"]
+# Reading a batch is faster unless a disk or a network stalls.
+_STALL_NOTICE_S = 3.0
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """Training of a run: the options, and what its caller adds to them.
+
+    started_at: start of the program on the monotonic clock. interruption: ends the run early.
+    initial: parameters that a run begins with, instead of those of its config; they are saved at
+    once, because the config does not tell them. advice: words for what to do next.
+    """
+
+    options: TrainOptions
+    started_at: float = 0.0
+    interruption: Interruption = field(default_factory=Interruption)
+    initial: WarmStartSource | None = None
+    advice: Advice = ON_COMMAND_LINE
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Summary of a finished run, and the profile if one was requested."""
+
+    summary: TrainSummary
+    profile: RunProfile | EngineProfile | None
 
 
 def train(
-    config: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
+    options: TrainOptions,
+    observer: Observer,
+    started_at: float = 0.0,
+    before_end: Callable[[], None] = lambda: None,
 ) -> TrainingResult:
-    """Train as the config describes.
+    """Train as the config describes that the options name; see `train_config`.
+
+    started_at: start of the program on the monotonic clock. before_end: called before a second
+    SIGINT ends the process.
+    """
+    parsed = parse_config(find_config(options.config), options.overrides)
+    interruption = Interruption(before_end=before_end)
+    request = TrainRequest(options, started_at=started_at, interruption=interruption)
+    return train_config(parsed, observer, request)
+
+
+def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:
+    """Train as a parsed config describes.
 
     Raises UserError for errors in config, data or run folder, before the first step, and Stopped
     when a signal requested an end and everything is saved.
     """
-    parsed = parse_config(find_config(str(config)), overrides)
-    return train_config(parsed, observer, request)
+    batch, datasets = _batch_size(parsed, observer, request.options)
+    if batch is not None:
+        parsed = parsed.with_values({("data", "batch_size"): batch})
+    configured = build(parsed)
+    built = with_synthetic_data(configured)
+    with preparing(built.options, observer.note):
+        if built is not configured:
+            observer.note(NO_PATH)
+        saved = None
+        if request.options.resume:
+            manifest = saved_manifest(request.options.runs / built.options.name)
+            saved = None if manifest is None else manifest.plan
+        run = _open_run(built, request.options.runs, observer.note, saved, datasets)
+    if request.initial is not None:
+        run.start_from(request.initial)
+    try:
+        return _Training(run, observer, request).run()
+    finally:
+        run.close()
+
+
+def _batch_size(
+    parsed: Parsed, observer: Observer, options: TrainOptions
+) -> tuple[int | None, Mapping[str, Dataset] | None]:
+    """Return the requested batch size; `max` is limited to the number of records.
+
+    On several contexts it is a multiple of their number. Also returns the data sets that were
+    opened to count the records, unless the number of these depends on the batch size.
+    """
+    largest = max_batch_size(options.batch, parsed, training=True, notify=observer.note)
+    if largest is None or options.batch != MAX:
+        return largest, None
+    configured = build(parsed, 1)
+    built = with_synthetic_data(configured)
+    if "train" not in built.data:
+        return largest, None
+    datasets = open_datasets(built.data, built.model.records)
+    opened = datasets if built is configured else None
+    records = len(datasets["train"])
+    if records >= largest:
+        return largest, opened
+    count = len(built.options.devices)
+    records = max(records - records % count, count)
+    observer.note(f"--batch max: {records} samples, because there are no more records")
+    return records, opened
+
+
+def prepare(built: ModelDefinition) -> Run:
+    """Return an initialised run. Raises UserError if data or memory do not permit it."""
+    run = _open_run(built, runs_folder())
+    run.initialise()
+    return run
+
+
+def _open_run(
+    built: ModelDefinition,
+    runs: Path,
+    notify: Notify = ignore_note,
+    saved: PlanRecord | None = None,
+    datasets: Mapping[str, Dataset] | None = None,
+) -> Run:
+    """Open the data, plan, and allocate.
+
+    runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its team
+    size is used again if the config sets none, and its kernels if they were autotuned, because
+    times may have changed. datasets: the data if they are open already.
+    """
+    if built.missing:
+        raise UserError(built.missing)
+    if datasets is None:
+        datasets = open_datasets(built.data, built.model.records)
+    check_labels(built, datasets.values())
+    if saved is not None and saved.device != describe(built.options, 1).family:
+        saved = None
+    team, autotuned = None, None
+    if saved is not None and built.options.threads is None:
+        team = saved.threads
+    if saved is not None and is_timed(built):
+        autotuned = {TRAIN: saved.implementations, **saved.others}
+    planned_run = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
+    read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
+    plan_notes = (*micro_batch_notes(planned_run), *budget_notes(planned_run.plan))
+    built_notes = (
+        *context_notes(planned_run.built),
+        *carried_notes(planned_run.built, datasets["train"]),
+    )
+    for note in (*read, *built_notes, *plan_notes):
+        notify(note)
+    run = Run(planned_run.built, planned_run.plan, datasets, runs)
+    weighting = built.training.class_weights
+    if weighting is not None and run.class_weights is not None:
+        notify(weighting.note(run.class_weights, datasets["train"]))
+    return run
+
+
+class _Training:
+    """Execution of one run of the command."""
+
+    def __init__(self, run: Run, observer: Observer, request: TrainRequest) -> None:
+        self._run, self._observer, self._request = run, observer, request
+        self._path = request.options.runs / run.built.options.name
+        # Entered once there is state to save; until then a signal ends the process at once.
+        self._interruption = request.interruption
+        self._awaited_record = ""
+        self._storage = StorageCounters()
+        for iterator in run.iterators.values():
+            iterator.watch_waits(self._wait)
+        self._profile: RunProfile | EngineProfile | None = None
+        if request.options.profile or request.options.trace is not None:
+            self._profile = functions = EngineProfile(run.engine, run.iterators.values())
+            if len(run.executors) == 1:
+                self._profile = RunProfile(run.executor, functions)
+
+    def run(self) -> TrainingResult:
+        """Train to the end and write the summary."""
+        if not self._request.options.resume:
+            # Read before the folder is changed: the warm start may be invalid, or be in that very
+            # folder.
+            train = self._run.datasets["train"]
+            vocabulary = self._run.vocabulary
+            own = None if vocabulary is None else vocabulary.sha256
+            for note in self._run.read_warm_start().notes_for(train.classes, train.whites, own):
+                self._observer.note(note)
+        with only_writer(self._path, self._request.advice) as lock:
+            start = self._run_start()
+            for note in start.notes:
+                self._observer.note(note)
+            saved_summary = RunDirectory(self._path).summary() if start.finished else None
+            summary = None if saved_summary is None else TrainSummary.from_json(saved_summary)
+            if summary is None:
+                with self._interruption:
+                    return TrainingResult(self._train(start, lock), self._profile)
+            self._observer.note(
+                f"{summary.run_dir} is already finished ({summary.ended}): nothing is left to do"
+                f"{self._continuation(start)}"
+            )
+            figures = _in_order(summary.eval, self._run.built)
+            return TrainingResult(summary.model_copy(update={"eval": figures}), self._profile)
+
+    def _continuation(self, start: RunStart) -> str:
+        """Return what continues a run that early stopping has ended, as the end of a sentence."""
+        watch = self._run.built.training.watch
+        if start.checkpoint is None or not watch.is_over(start.checkpoint.manifest.progress):
+            return ""
+        advice = self._request.advice
+        return f"; a larger train.early_stopping.patience with {advice.resume_changed} continues it"
+
+    def _train(self, start: RunStart, lock: RunLock) -> TrainSummary:
+        run, checkpoint = self._run, start.checkpoint
+        observed = self._profile.run if isinstance(self._profile, RunProfile) else None
+        loop = run.loop(self._observer, run=observed)
+        run.restore(checkpoint, loop)
+        directory = RunDirectory(start.commit().path, lock.check)
+        begin_list(directory, run.bad_records)
+        if run.vocabulary is not None:
+            directory.write_vocabulary(run.vocabulary)
+        checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)
+        saved_progress = None if checkpoint is None else loop.progress
+        if checkpoint is not None and checkpoint.manifest.due:
+            # A process killed after saving may not have removed the other checkpoints.
+            checkpoints.remove_others(checkpoint.manifest.progress)
+        snapshot = partial(run.snapshot, loop=loop)
+        note, advice = self._observer.note, self._request.advice
+        writer = run.background_writer(loop)
+        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, note, advice, writer)
+        resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
+        self._report_start(loop, resumed_from)
+        with closing(saver):
+            try:
+                if self._request.initial is not None and checkpoint is None:
+                    saver.save(loop.progress)
+                saver.after_step(loop.progress, self._interrupted())
+                waits = CoreWaits()
+                result = loop.run(saver, self._interrupted)
+                wait_share = waits.share()
+                saver.wait()
+            except Diverged:
+                saver.wait()
+                raise self._explanation(directory, start) from None
+            except EvaluationDiverged as error:
+                saver.save(loop.progress)
+                hint = self._request.advice.for_diverged_evaluation
+                raise UserError(replace(error.diagnostic, hint=hint)) from None
+        summary = self._summary(result, directory, resumed_from, wait_share)
+        directory.write_summary(summary.to_json())
+        return summary
+
+    def _report_start(self, loop: TrainingLoop, resumed_from: int | None) -> None:
+        run = self._run
+        self._observer.run_started(
+            RunStarted(
+                name=run.built.options.name,
+                epoch=loop.progress.epoch,
+                epochs=loop.total_epochs(),
+                total_steps=loop.total_steps(),
+                steps_per_epoch=loop.steps_of(1),
+                batch_size=run.built.batch_size,
+                parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
+                planned_bytes=run.planned_bytes,
+                contexts=run.built.contexts,
+                threads=run.plan.device.threads,
+                resumed_from=resumed_from,
+                trainable=trainable_elements(run.built),
+                warm_start=warm_start(run.built, run.started_from),
+                synthetic_data=uses_synthetic_data(run.built.options),
+                same_as_loss=frozenset(_same_as_loss(run.built)),
+                train_numbers=loop.measure.numbers,
+                eval_numbers=loop.evaluation_numbers,
+                logs_steps=run.built.options.train.log_every is not None,
+                values=run.datasets["train"].values_text,
+            )
+        )
+
+    def _summary(
+        self,
+        result: LoopResult,
+        directory: RunDirectory,
+        resumed_from: int | None,
+        core_wait_share: float | None,
+    ) -> TrainSummary:
+        run, progress = self._run, result.progress
+        rss_peak_bytes = peak_rss_bytes()
+        recompute = measured_recompute(run.executor, self._observer.note)
+        wait_share = result.waited_seconds / max(result.step_ms.sum() / 1e3, 1e-9)
+        work = run.iterators["train"].work()
+        return TrainSummary(
+            steps=progress.step,
+            eval=progress.evaluation,
+            step_ms=StepTimes(**percentiles(result.step_ms)),
+            first_step_s=result.first_step_at - self._request.started_at,
+            memory=MemoryUse(
+                planned_bytes=run.planned_bytes,
+                touched_bytes=run.touched_bytes(),
+                lower_bound_bytes=run.plan.lower_bound_bytes * len(run.executors),
+                rss_peak_bytes=rss_peak_bytes,
+            ),
+            storage=self._storage.report(run.contexts),
+            run_dir=str(directory.path),
+            epochs=progress.epoch - 1,
+            stopped_early=result.stopped_early,
+            ended=result.ended,
+            resumed_from=resumed_from,
+            best=_saved_best(progress, directory.path),
+            started_from=run.started_from,
+            variables=groups_json(variable_groups(run.built, run.started_from)),
+            data_wait_share=wait_share,
+            data_wait_advice=wait_advice(
+                wait_share,
+                run.built.options.data,
+                bool(run.datasets["train"].lazy),
+                work,
+                run.python.kind,
+            ),
+            data_stages={stage: done.to_json() for stage, done in work.items()},
+            python_transforms=run.python.kind or None,
+            bad_records={role: len(bad.found) for role, bad in run.bad_records.items()},
+            synthetic_data=uses_synthetic_data(run.built.options),
+            recompute=recompute,
+            micro_batches=run.built.micro_batches,
+            contexts=run.built.contexts,
+            threads=run.plan.device.threads,
+            core_wait_share=core_wait_share,
+            classes=tuple(run.datasets["train"].classes),
+            same_as_loss=tuple(_same_as_loss(run.built)),
+        )
+
+    def _interrupted(self) -> bool:
+        return self._interruption.requested
+
+    def _wait(self, seconds: float, record: str) -> None:
+        """Handle a wait for a batch: raise WaitEnded after a stop signal, report a slow record."""
+        if self._interrupted():
+            raise WaitEnded
+        if seconds >= _STALL_NOTICE_S and record != self._awaited_record:
+            self._awaited_record = record
+            self._observer.note(f"waiting for {record}, for {seconds:.0f} s so far")
+
+    def _run_start(self) -> RunStart:
+        """Return the start of the run; nothing is changed yet.
+
+        Raises UserError if the run cannot start.
+        """
+        options, advice = self._request.options, self._request.advice
+        if options.resume:
+            return resume(self._run, self._path, options.allow_changes, advice)
+        overwrite = options.overwrite
+        notes: tuple[str, ...] = ()
+        if overwrite:
+            # An existing run is removed only for a run that can start.
+            self._run.read_batches()
+        elif is_abandoned(self._path):
+            overwrite = True
+            notes = (f"the run in {self._path} ended before its first checkpoint: it is replaced",)
+        text = self._run.built.options.resolved()
+        hint = advice.for_existing_run
+        create = partial(RunDirectory.create, self._path, text, overwrite, hint)
+        return RunStart(create, notes=notes)
+
+    def _explanation(self, directory: RunDirectory, start: RunStart) -> UserError:
+        """Replay the steps since the last checkpoint in checked mode and return the error found."""
+        self._observer.note("numbers are no longer finite: looking for the first that was not")
+        loop = self._run.loop(NullObserver(), CheckedLoop)
+        first = start.checkpoint
+        try:
+            newest = newest_checkpoint(directory.path).checkpoint
+            # The checkpoint at the start may have had its optimizer states replaced.
+            same = first is not None and newest is not None and first.folder == newest.folder
+            self._run.restore(first if same else newest, loop)
+        except UserError as error:
+            return UserError(
+                [
+                    Diagnostic(
+                        "training has diverged: a number was not finite, and the steps that led "
+                        "there cannot be repeated",
+                        hint="lower the learning rate (train.optimizer)",
+                    ),
+                    *error.diagnostics,
+                ]
+            )
+        try:
+            loop.run(NullCheckpointing(), self._interrupted)
+        except Located as located:
+            return UserError(located.diagnostic)
+        except WaitEnded:
+            return UserError("training has diverged: a number was not finite; search stopped")
+        return UserError("training has diverged: a number was not finite, but not when repeated")
+
+
+def _same_as_loss(built: ModelDefinition) -> list[str]:
+    """Return the metrics that are the loss by definition: of a single loss without class weights,
+    which do not apply to metrics.
+    """
+    losses = () if built.training.class_weights else built.model.losses
+    names = {loss.equal_metric for loss in losses} if len(losses) == 1 else set()
+    return [kind.figure for kind in built.training.metrics if kind.figure in names]
+
+
+def _in_order(figures: Mapping[str, Any], built: ModelDefinition) -> dict[str, Any]:
+    """Return the figures of a summary, whose JSON is sorted by name, in the order of a training:
+    the loss, then the metrics of each loss.
+    """
+    metrics, losses = built.training.metrics, built.model.losses
+    prefixes = [f"{loss.name}." for loss in losses] if len(losses) > 1 else [""]
+    order = ["loss", *(f"{prefix}{kind.figure}" for prefix in prefixes for kind in metrics)]
+    return {name: figures[name] for name in dict.fromkeys([*order, *figures]) if name in figures}
+
+
+def _saved_best(progress: Progress, run: Path) -> SavedBest | None:
+    """Return the best evaluation with its checkpoint, None if that is not retained."""
+    best = progress.best or progress.watched
+    if best is None:
+        return None
+    checkpoint = checkpoint_folder(run, best.step)
+    is_retained = best.step in saved_steps(run)
+    return SavedBest(**dict(best), checkpoint=str(checkpoint) if is_retained else None)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN, base_phase, bucket_phase
+from mxrun.options.check import VerifyOptions
 from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
@@ -78,27 +78,23 @@ VARIANTS = (
 )
 
 
-def verify(
-    config: str | Path,
-    overrides: Sequence[str] = (),
-    steps: int = 20,
-    batch: int | None = None,
-    threads: int | None = None,
-    notify: Notify = ignore_note,
-) -> dict[str, Any]:
+def verify(options: VerifyOptions, notify: Notify = ignore_note) -> dict[str, Any]:
     """Run the same steps on synthetic records with every plan variant and compare the results.
 
     The answer holds `variants`: for each its name, the promise, the largest difference and its
     tensor, and `passed`. Raises UserError for an invalid config or one that does not fit into
     memory. notify: receives notes about long waits.
     """
-    built = load(find_config(str(config)), overrides, batch)
+    built = load(find_config(options.config), options.overrides, options.batch)
+    steps = options.steps
     entries: list[dict[str, Any]] = []
     trained: Arrays = {}
     with preparing(built.options, notify):
         for phase in (TRAIN, EVALUATE):
             # Variants with less sharing exceed any budget.
-            request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
+            request = replace(
+                request_for(built, phase == TRAIN, options.threads, notify), budget=None
+            )
             plan = compile_plan(built.model.symbol, request)
             # Fixed kernels: with other neighbours other kernels may be faster.
             implementations = {

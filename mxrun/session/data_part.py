@@ -45,13 +45,15 @@ class DataPart:
     split: `train`, `eval`, or a split of the data set; by default `eval`. path: replaces the path
     of the data set, and the data set itself if it cannot be read from there. settings: `KEY=VALUE`
     for further keys of the section, or plain values by key. arrays: records by input name,
-    [records, ...], in place of everything else; labels may be class names.
+    [records, ...], in place of everything else; labels may be class names. files, in place of all
+    these in inference: images, tables, texts, folders or `-`; settings tell the form of tables.
     """
 
     split: str | None = None
     path: str | None = None
     settings: Overrides = ()
     arrays: Mapping[str, Array] | None = None
+    files: tuple[str, ...] = ()
 
     @property
     def is_of_run(self) -> bool:

@@ -25,6 +25,7 @@ from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.order import BatchOrder
 from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.transforms.pipeline import values
+from mxrun.options.datasets import PeekOptions
 from mxrun.session.data_sections import TRAIN, DataSections
 from mxrun.session.record_order import shuffle_of
 
@@ -34,21 +35,6 @@ FIRST_EPOCH = 1
 _ROUNDING = 1e-3
 # Numbers of a box, and boxes that a label names.
 _BOX, _MAX_NAMED_BOXES = 5, 4
-
-
-@dataclass(frozen=True)
-class SampleRequest:
-    """Records to show: how many of the first ones of an epoch, of which section.
-
-    seed: of the order and of the random transforms; by default the config's. raw: whether records
-    are shown as their files hold them, without transforms.
-    """
-
-    section: str = TRAIN
-    count: int = 16
-    epoch: int = FIRST_EPOCH
-    seed: int | None = None
-    raw: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,37 +97,37 @@ class DataSample:
         }
 
 
-def sample_records(sections: DataSections, request: SampleRequest) -> DataSample:
+def sample_records(sections: DataSections, options: PeekOptions) -> DataSample:
     """Return records in the order in which an epoch of training or evaluation reads them.
 
     Raises UserError for a section that the config lacks, and for records that cannot be read.
     """
-    dataset = sections.section(request.section)
-    options = sections.built.options
-    seed = options.seed if request.seed is None else request.seed
-    shuffle = shuffle_of(getattr(options.data, request.section), dataset)
-    count = min(request.count, len(dataset))
-    if request.raw:
+    dataset = sections.section(options.split)
+    run = sections.built.options
+    seed = run.seed if options.seed is None else options.seed
+    shuffle = shuffle_of(getattr(run.data, options.split), dataset)
+    count = min(options.count, len(dataset))
+    if options.raw:
         order = BatchOrder(len(dataset), count, shuffle, seed)
-        indices = order.indices(request.epoch)[:count].tolist()
+        indices = order.indices(options.epoch)[:count].tolist()
         rows = [_stored_rows(dataset, index) for index in indices]
     else:
         built = sections.built
-        size = built.batch_size if request.section == TRAIN else built.model.batch_size
+        size = built.batch_size if options.split == TRAIN else built.model.batch_size
         staging = Staging([_arrays(dataset, size)])
-        workers = options.data.loader_threads
+        workers = run.data.loader_threads
         iterator = open_iterator(
             dataset, size, shuffle=shuffle, seed=seed, workers=workers, staging=staging
         )
         with closing(iterator):
-            iterator.reset(request.epoch)
+            iterator.reset(options.epoch)
             indices, rows = _read(iterator, dataset, size, count)
     records = tuple(_record(dataset, index, row) for index, row in zip(indices, rows, strict=True))
-    images, notes = _images(dataset, rows, request.raw)
+    images, notes = _images(dataset, rows, options.raw)
     names = column_names(dataset)
-    epoch = request.epoch
+    epoch = options.epoch
     return DataSample(
-        sections.name, request.section, epoch, seed, records, images, names, tuple(notes)
+        sections.name, options.split, epoch, seed, records, images, names, tuple(notes)
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeVar
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.params import Parameters, check
-from mxrun.config import COMMAND_LINE, SourceNode, overridden
+from mxrun.config import COMMAND_LINE, Overrides, SourceNode, overridden
 from mxrun.frontend.instantiate import ParameterPlaces
 
 P = TypeVar("P", bound=Parameters)
@@ -18,7 +18,7 @@ _CHOICES = (PATH, "dataset", "split")
 _START = SourceLocation(COMMAND_LINE, 1, 1)
 
 
-def given_settings(settings: Sequence[str]) -> Mapping[str, SourceNode]:
+def given_settings(settings: Overrides) -> Mapping[str, SourceNode]:
     """Return the values of `KEY=VALUE`. Raises UserError for others, and for a path."""
     diagnostics = Diagnostics()
     found = overridden(SourceNode({}, _START), settings, diagnostics).value

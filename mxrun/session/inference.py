@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.flags import runs_folder
 from mxrun.base.tensor import Shape
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
@@ -22,66 +21,28 @@ from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
+from mxrun.options.shared import MAX
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.engine.interface import RunContext
-from mxrun.session.array_records import ArraySource, named_arrays
-from mxrun.session.data_part import DataPart, open_part
 from mxrun.session.device import describe, kind_of
 from mxrun.session.inference_outputs import (
     OutputHead,
     batch_inputs,
-    heads,
     known_shapes,
-    needed_inputs,
     planned_batch,
     row_shapes,
     subgraph,
 )
-from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
+from mxrun.session.max_batch_size import largest_batch
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import request_for
 from mxrun.session.prepared import Prepared, preparing
-from mxrun.session.records import DatasetSource, FileSource, Records, RecordSource
-from mxrun.session.text_records import TextSource
-from mxrun.session.trained_model import TrainedModel
+from mxrun.session.records import Records, RecordSource
+from mxrun.session.trained_model import RunningOptions, TrainedModel
 from mxrun.train.operations import LoopOperations
 
 Array = npt.NDArray[Any]
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class InferRequest:
-    """Options of inference.
-
-    inputs: files, folders, `-`. split, instead of inputs: a data section of the config, or a split
-    of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
-    the network's. top: number of classes reported; classes: a file of their names. batch, threads,
-    precision: replace the config's. allow_changes: also run if config or plugins have changed since
-    training. allow_plugins: trust the run's plugins, from now on. settings: `KEY=VALUE` that change
-    the data section of a split, or the form of tables. runs: the folder of runs. arrays, instead of
-    inputs and split: records by input.
-    """
-
-    inputs: tuple[str, ...] = ()
-    split: str | None = None
-    checkpoint: str | None = None
-    outputs: tuple[str, ...] = ()
-    top: int | None = None
-    classes: Path | None = None
-    batch: BatchSize | None = None
-    threads: int | None = None
-    precision: str | None = None
-    allow_changes: bool = False
-    allow_plugins: bool = False
-    settings: tuple[str, ...] = ()
-    runs: Path = field(default_factory=runs_folder)
-    arrays: Mapping[str, Array] | None = None
-
-    @property
-    def measured(self) -> bool:
-        """True if the loss and the config's metrics are computed."""
-        return self.split is not None and not self.outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,43 +241,30 @@ class Inference:
 class InferenceSetup:
     """Outputs and records of an inference, for a network of any batch size.
 
-    measured: whether the losses are computed, which the source of records measures.
+    measured: whether the losses are computed, which the source of records measures. top: number of
+    classes reported. classes: a file of their names.
     """
 
     select: Callable[[ModelDefinition], Sequence[OutputHead]]
     open_source: Callable[[TrainedModel, Sequence[OutputHead]], RecordSource]
     measured: bool
-
-
-def prepare_inference(
-    trained: TrainedModel, request: InferRequest, notify: Notify = ignore_note
-) -> Inference:
-    """Prepare a network for the records that `request` names.
-
-    Only inference is planned, for a batch no larger than the records of the files. notify: receives
-    notes about long waits. Raises UserError for names that do not exist and unreadable records.
-    """
-    setup = InferenceSetup(
-        lambda built: heads(built, request.outputs),
-        lambda model, selected: _source(model, request, selected),
-        request.measured,
-    )
-    return prepare(trained, request, setup, notify)
+    top: int | None = None
+    classes: Path | None = None
 
 
 def prepare(
-    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+    trained: TrainedModel, options: RunningOptions, setup: InferenceSetup, notify: Notify
 ) -> Inference:
-    """Prepare a network for `setup`; of `request` only how to run is read. Raises UserError."""
+    """Prepare a network for `setup`; of `options` only how to run is read. Raises UserError."""
     with preparing(trained.built.options, notify):
-        return _prepared(trained, request, setup, notify)
+        return _prepared(trained, options, setup, notify)
 
 
 def _prepared(
-    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+    trained: TrainedModel, options: RunningOptions, setup: InferenceSetup, notify: Notify
 ) -> Inference:
-    if request.batch == MAX:
-        trained = trained.with_batch_size(_largest_batch(trained, request, setup, notify))
+    if options.batch == MAX:
+        trained = trained.with_batch_size(_largest_batch(trained, options, setup, notify))
     built = trained.built
     selected = setup.select(built)
     source = setup.open_source(trained, selected)
@@ -324,18 +272,18 @@ def _prepared(
     if not available:
         raise UserError("there are no records to infer")
     batch_size = planned_batch(built, selected, available)
-    outputs = _outputs(trained, request, selected, row_shapes(built, selected, batch_size))
+    outputs = _outputs(trained, setup, selected, row_shapes(built, selected, batch_size))
     compiled = _compile_request(
-        trained, request, selected, source, (batch_size, setup.measured), notify
+        trained, options, selected, source, (batch_size, setup.measured), notify
     )
     prepared = Prepared.of(built, compile_plan(*compiled))
     prepared.begin(trained.copy_into)
-    classes = _names_of_labels(trained, request, outputs)
+    classes = _names_of_labels(trained, setup, outputs)
     return Inference(trained, source, prepared.executor, outputs, classes, batch_size)
 
 
 def _largest_batch(
-    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+    trained: TrainedModel, options: RunningOptions, setup: InferenceSetup, notify: Notify
 ) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
     selected = setup.select(trained.built)
@@ -343,7 +291,7 @@ def _largest_batch(
 
     def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
         work = (size, setup.measured)
-        return _compile_request(trained, request, selected, source, work, ignore_note)
+        return _compile_request(trained, options, selected, source, work, ignore_note)
 
     largest = largest_batch(trained.built, compile_request, notify)
     if source.total is None or source.total >= largest:
@@ -354,7 +302,7 @@ def _largest_batch(
 
 def _compile_request(
     trained: TrainedModel,
-    request: InferRequest,
+    options: RunningOptions,
     selected: Sequence[OutputHead],
     source: RecordSource,
     work: tuple[int, bool],
@@ -365,11 +313,11 @@ def _compile_request(
     batch_size, measured = work
     losses = built.model.symbol.heads if measured else ()
     return subgraph(selected, losses), replace(
-        request_for(built, False, request.threads or team_of(trained), notify),
+        request_for(built, False, options.threads or team_of(trained), notify),
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
-        precision=request.precision or built.options.precision,
+        precision=options.precision or built.options.precision,
     )
 
 
@@ -385,44 +333,9 @@ def team_of(trained: TrainedModel) -> int | None:
     return min(plan.threads, kind.cores(), kind.largest_team())
 
 
-def _source(
-    trained: TrainedModel, request: InferRequest, selected: Sequence[OutputHead]
-) -> RecordSource:
-    """Return the source of the records."""
-    built = trained.built
-    data, labels = needed_inputs(built, selected)
-    if request.split is not None:
-        opened = open_part(trained, DataPart(request.split, settings=request.settings))
-        metrics = built.training.metrics if request.measured else None
-        return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
-    names = " and ".join(map(repr, labels or data))
-    if request.arrays is not None and not labels:
-        return ArraySource(built, named_arrays(request.arrays, data), trained.checkpoint.manifest)
-    if labels:
-        raise UserError(
-            Diagnostic(
-                f"the outputs depend on labels ({names}), which files do not contain",
-                hint="--outputs names layers before the loss; --split reads records with labels",
-            )
-        )
-    if trained.vocabulary is not None and request.arrays is None:
-        return TextSource(trained, request.inputs, request.settings)
-    if len(data) > 1:
-        raise UserError(
-            Diagnostic(
-                f"the network has several inputs ({names}), but a file has records of one",
-                hint="--split reads records of all of them",
-            )
-        )
-    manifest = trained.checkpoint.manifest
-    white = manifest.whites.get(data[0])
-    files, settings, encoding = request.inputs, request.settings, manifest.encoding
-    return FileSource(built, files, data[0], white, manifest.columns, settings, encoding)
-
-
 def _outputs(
     trained: TrainedModel,
-    request: InferRequest,
+    setup: InferenceSetup,
     selected: Sequence[OutputHead],
     rows: Mapping[str, Shape],
 ) -> list[Output]:
@@ -433,12 +346,12 @@ def _outputs(
     outputs = []
     for head in selected:
         shape = rows[head.name]
-        if len(shape) != 1 or (request.top is None and not head.classes):
+        if len(shape) != 1 or (setup.top is None and not head.classes):
             outputs.append(Output(head, shape))
             continue
-        top = min(request.top or 1, shape[0])
-        outputs.append(Output(head, shape, top, _class_names(trained, request.classes, shape[0])))
-    unused = "--top" if request.top is not None else "--classes" if request.classes else None
+        top = min(setup.top or 1, shape[0])
+        outputs.append(Output(head, shape, top, _class_names(trained, setup.classes, shape[0])))
+    unused = "--top" if setup.top is not None else "--classes" if setup.classes else None
     if unused and not any(output.top for output in outputs):
         raise UserError(
             Diagnostic(
@@ -450,10 +363,10 @@ def _outputs(
 
 
 def _names_of_labels(
-    trained: TrainedModel, request: InferRequest, outputs: Sequence[Output]
+    trained: TrainedModel, setup: InferenceSetup, outputs: Sequence[Output]
 ) -> tuple[str, ...]:
     """Return the class names of a file, or else those of training; empty if there are none."""
-    given = [output.classes for output in outputs if output.top and request.classes is not None]
+    given = [output.classes for output in outputs if output.top and setup.classes is not None]
     return given[0] if given else trained.classes
 
 

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.limits import MAX_BATCH
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
+from mxrun.options.shared import MAX, BatchSize
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.memory_limits import available_bytes, memory_limit
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import request_for
 
-# Samples per step, or `max`.
-BatchSize = int | Literal["max"]
-MAX: Literal["max"] = "max"
-
-# Upper limit of the search, and of a config's batch size.
-MAX_BATCH = (1 << 31) - 1
 # Fraction of free memory that is left for memory outside the plan.
 _RESERVED_SHARE = 1 / 8
 # Sizes tried by linear extrapolation before the search bisects.

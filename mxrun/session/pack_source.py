@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS, IMAGE_LIST
 from mxrun.io.files import user_path
 from mxrun.io.formats.image_list import is_image_list
+from mxrun.options.pack import PackCommandOptions
 from mxrun.session.data_sections import TRAIN, open_sections
 
 _CONFIGS = (".yaml", ".yml")
@@ -27,25 +27,20 @@ class PackSource:
     root: Path
 
 
-def open_source(
-    source: str,
-    split: str | None,
-    channels: int | None,
-    overrides: Sequence[str] = (),
-    allow_plugins: bool = False,
-) -> PackSource:
-    """Open the records of a source.
+def open_source(options: PackCommandOptions) -> PackSource:
+    """Open the records of a pack's source.
 
-    split: the part of a folder, or the section of a config. channels: 1 or 3 for a folder or a
-    list; a config has its own. Raises UserError if nothing can be read there.
+    Channels are for a folder or a list; a config has its own. Raises UserError if nothing can be
+    read there.
     """
+    source, split, channels = options.source, options.split, options.channels
     path = user_path(source)
     if path.suffix in _CONFIGS or (not path.exists() and source in bundled_configs()):
         if channels is not None:
             problem = "--channels is for folders and lists: a config's network says its channels"
             raise UserError(Diagnostic(problem, got=source))
-        return _of_config(source, split or TRAIN, overrides, allow_plugins)
-    if overrides:
+        return _of_config(options)
+    if options.overrides:
         problem = "KEY=VALUE changes a config, and the source is none"
         raise UserError(Diagnostic(problem, None, f"a file *{_CONFIGS[0]}", source))
     library.load()
@@ -74,13 +69,11 @@ def _read(name: str, source: str, split: str | None, channels: int | None) -> Da
     return known.open(options, part, inputs)
 
 
-def _of_config(
-    config: str, section: str, overrides: Sequence[str], allow_plugins: bool
-) -> PackSource:
+def _of_config(options: PackCommandOptions) -> PackSource:
     """Return the records of a config's section, before its transforms."""
-    sections = open_sections(config, overrides, allow_plugins)
+    section = options.split or TRAIN
+    sections = open_sections(options.source, options.overrides, options.allow_plugins)
     dataset = sections.section(section)
-    options = sections.built.data[section].options
-    path = getattr(options, "path", None)
+    path = getattr(sections.built.data[section].options, "path", None)
     root = user_path(path) if isinstance(path, str) else Path()
     return PackSource(replace(dataset, inputs={}), root if root.is_dir() else root.parent)

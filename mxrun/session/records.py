@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.config import SourceNode
+from mxrun.config import Overrides, SourceNode
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
@@ -111,7 +111,7 @@ class FileSource(RecordSource):
         field: str,
         white: float | None,
         columns: Sequence[str] = (),
-        settings: Sequence[str] = (),
+        settings: Overrides = (),
         encoding: TableEncoding | None = None,
     ) -> None:
         """Find the files; nothing is read yet.
@@ -189,7 +189,7 @@ class FileSource(RecordSource):
 
 
 def _table_form(
-    built: ModelDefinition, size: int, columns: tuple[str, ...], settings: Sequence[str]
+    built: ModelDefinition, size: int, columns: tuple[str, ...], settings: Overrides
 ) -> TableForm:
     """Return the form of the config's own tables, with header and labels optional.
 
@@ -213,9 +213,9 @@ def _table_form(
     return replace(form, header=header, size=size, data=columns or form.data)
 
 
-def _encoded_form(form: TableForm, encoding: TableEncoding, settings: Sequence[str]) -> TableForm:
+def _encoded_form(form: TableForm, encoding: TableEncoding, settings: Overrides) -> TableForm:
     """Return the form of a table whose columns are treated as in training."""
-    is_selected = any(setting.startswith("data=") for setting in settings)
+    is_selected = "data" in given_settings(settings)
     data = form.data if is_selected else encoding.source_columns
     size, forms = len(encoding.columns), encoding.forms
     return replace(form, size=size, data=data, columns=None, forms=forms)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
+from mxrun.config import Overrides
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
@@ -36,7 +37,7 @@ class TextSource(DatasetSource):
     """
 
     def __init__(
-        self, trained: TrainedModel, inputs: Sequence[str], settings: Sequence[str] = ()
+        self, trained: TrainedModel, inputs: Sequence[str], settings: Overrides = ()
     ) -> None:
         """Read the files.
 
@@ -64,7 +65,7 @@ class TextSource(DatasetSource):
         return shown_path(str(path)), self._texts.numbers[number]
 
 
-def _options(built: ModelDefinition, settings: Sequence[str]) -> LabelledTextOptions:
+def _options(built: ModelDefinition, settings: Overrides) -> LabelledTextOptions:
     """Return how training's texts were read, with settings of the files' form.
 
     Raises UserError if it read one long text, and for wrong settings.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, UserError
@@ -18,7 +19,10 @@ from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
 from mxrun.io.vocabulary.saved import read_vocabulary
 from mxrun.io.vocabulary.vocabulary import Vocabulary
-from mxrun.session.planning import parse_config
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
+from mxrun.options.shared import MAX, BatchSize
+from mxrun.session.planning import parse_config, trust_plugins
 from mxrun.session.plugins import plugin_differences, plugin_hashes
 from mxrun.session.synthetic_data import synthetic_notes_of
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
@@ -30,9 +34,11 @@ from mxrun.train.checkpoint import (
     read_manifest,
 )
 from mxrun.train.checkpoint_manager import RestoredCheckpoint, newest_checkpoint, saved_steps
-from mxrun.train.run_directory import CONFIG_FILE, run_of
+from mxrun.train.run_directory import CONFIG_FILE, find_run, run_of
 
 BEST, NEWEST = "best", "newest"
+# Options of the commands that run a trained network.
+RunningOptions: TypeAlias = InferOptions | EvaluateOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,3 +274,12 @@ def _no_run(path: Path, run: Path) -> UserError:
     if is_config(str(path)):
         hint = f"{path} is a config: `mxrun train {path}` makes a run; `mxrun runs` lists runs"
     return UserError(not_a_run(path, f"{path} is not a run", hint))
+
+
+def opened(options: RunningOptions, batch: BatchSize | None) -> TrainedModel:
+    """Return the run's model that the options select, for a batch size, or for 1 if it is `max`."""
+    path = find_run(options.run, options.runs)
+    if options.allow_plugins:
+        trust_plugins(path)
+    samples = 1 if batch == MAX else batch
+    return TrainedModel.open(path, options.checkpoint, samples, options.allow_changes)

@@ -9,7 +9,9 @@ from language_models import CONTEXT, LSTM
 from training import run_training
 
 import mxrun
-from mxrun.commands.generate import GenerateRequest, TokenSampling, generate
+from mxrun.commands.generate import generate
+from mxrun.options.infer import InferOptions
+from mxrun.session.generation.prompts import Prompt
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +27,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> mxrun.LoadedModel:
 def test_generate_is_the_command(model: mxrun.LoadedModel) -> None:
     folder = model.result.folder
     prompts = ("ROMEO:", "I am ", "And so it is for all of us")
-    sampling = TokenSampling(0.7, 9, 0.95)
-    command = generate(folder, GenerateRequest(prompts, 30, sampling, seed=3, batch=2), folder)
-    assert list(command.run())
     drawn = {"temperature": 0.7, "top_k": 9, "top_p": 0.95, "seed": 3}
+    options = InferOptions(run=folder, length=30, batch=2, **drawn)
+    command = generate(options, [Prompt(text) for text in prompts])
+    assert list(command.run())
     texts = model.generate(list(prompts), 30, **drawn, batch=2)
     assert [each.text for each in texts] == [each.text for each in command.texts]
     assert [list(each.tokens) for each in texts] == [each.ids for each in command.texts]

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import python_output
 
 import mxrun
+from mxrun.options.declaration import declared_fields
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
+from mxrun.options.inspect_memory import InspectOptions
+from mxrun.options.train import TrainOptions
+
+# Functions of the Python face, and the options of the commands that do the same.
+FACE: Mapping[str, tuple[Callable[..., Any], type[Any]]] = {
+    "load": (mxrun.load, InferOptions),
+    "fit": (mxrun.LoadedModel.fit, TrainOptions),
+    "evaluate": (mxrun.LoadedModel.evaluate, EvaluateOptions),
+    "predict": (mxrun.LoadedModel.predict, InferOptions),
+    "generate": (mxrun.LoadedModel.generate, InferOptions),
+    "stream": (mxrun.LoadedModel.stream, InferOptions),
+    "plan": (mxrun.LoadedModel.plan, InspectOptions),
+}
 
 STUB = Path(mxrun.__file__).with_suffix(".pyi")
 IMPORTED = """
@@ -81,3 +100,21 @@ def test_the_import_loads_nothing_else() -> None:
 def test_pictures_alone_need_rich() -> None:
     script = "import sys, mxrun; mxrun.load('digits_lenet').plan(); print('rich' in sys.modules)"
     assert python_output("-c", script, cwd=Path(sys.prefix)).strip() == "False"
+
+
+@pytest.mark.parametrize("name", FACE)
+def test_keywords_have_the_defaults_of_the_commands(name: str) -> None:
+    function, options = FACE[name]
+    fields = {field.name: field for field in declared_fields(options)}
+    given = inspect.signature(function).parameters.values()
+    shared = [each for each in given if each.name in fields and each.default is not each.empty]
+    assert shared
+    for each in shared:
+        field = fields[each.name]
+        # What the command line knows as absent, or describes.
+        others = [() if field.default is None else field.default, field.parameter.usual]
+        assert (
+            each.default == field.default
+            or each.default in others
+            or (isinstance(each.default, float) and f"{each.default:g}" == field.parameter.usual)
+        )

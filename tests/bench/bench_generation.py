@@ -25,12 +25,14 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import numpy as np
 
+from mxrun.commands.generate import Generation, prepare_generation
 from mxrun.config.bundled import find_config
 from mxrun.frontend import build
 from mxrun.graph.phases import GENERATE
+from mxrun.options.infer import InferOptions
 from mxrun.passes.incremental import PRESENT
-from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
 from mxrun.session.generation.network import language_model
+from mxrun.session.generation.prompts import Prompt
 from mxrun.session.planning import parse_config
 from mxrun.session.unsaved_model import start_values, unsaved_model
 
@@ -47,14 +49,17 @@ def prepared(name: str, prompt: int, length: int, threads: int) -> Generation:
     built = build(parsed, 1)
     arrays = start_values(built, Path("runs"))
     model = unsaved_model(parsed, built, arrays, Path("runs"))
+    options = InferOptions(run=model.checkpoint.folder, length=length, threads=threads)
     text = " ".join(str(each % language_model(built).tokens) for each in range(prompt))
-    return prepare_generation(model, GenerateRequest((text,), length, threads=threads))
+    return prepare_generation(model, [Prompt(text)], options)
 
 
 def again(generation: Generation) -> Generation:
     """Return the same generation from its beginning."""
-    known = (generation.trained, generation.request, generation.tokens, generation.planned)
-    return Generation(*known, generation.length, generation._executor)
+    prompts = [Prompt(text.prompt) for text in generation.texts]
+    known = (generation.trained, prompts, generation.sampling, generation.tokens)
+    plan = (generation.planned, generation.length, generation.seed)
+    return Generation(*known, *plan, generation._executor)
 
 
 def greedy_logits(generation: Generation, count: int) -> np.ndarray:

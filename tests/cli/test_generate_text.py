@@ -8,7 +8,6 @@ import math
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from commands import HANG_S, MXRUN, mxrun, refused, result, succeeded
 from language_models import CONTEXT, LSTM, TRANSFORMER
 
 from mxrun.base.errors import UserError
-from mxrun.cli.generate import PromptOptions
+from mxrun.options.infer import InferOptions
 from mxrun.report.generation import write_streamed, write_texts
 
 RUN = "runs/transformer"
@@ -115,37 +114,35 @@ def test_what_makes_no_sense_is_refused(work: Path, options: tuple[str, ...], me
     assert message in refused("infer", RUN, *options, cwd=work)
 
 
-def options(**given: object) -> PromptOptions:
-    absent = dict.fromkeys(field.name for field in fields(PromptOptions))
-    return PromptOptions(**{**absent, **given})
+def options(**given: object) -> InferOptions:
+    return InferOptions(run=Path(RUN), **given)
 
 
 @pytest.mark.parametrize(
-    ("given", "inputs", "batch", "message"),
+    ("given", "message"),
     [
-        ({"prompt": "I", "top_p": 0.0}, (), None, "--top-p"),
-        ({"prompt": "I", "top_p": 1.5}, (), None, "--top-p"),
-        ({"prompt": "I", "temperature": math.inf}, (), None, "--temperature"),
-        ({"prompt": "I", "temperature": math.nan}, (), None, "--temperature"),
-        ({"prompt": "I", "temperature": 0.0, "top_k": 3}, (), None, "draws nothing"),
-        ({"prompt": "I", "prompts": Path("lines.txt")}, (), None, "leave out one"),
-        ({"prompt": "I"}, (), "max", "--batch max"),
-        ({"prompts": Path("lines.txt")}, ("x.npy",), None, "x.npy cannot be combined"),
+        ({"prompt": "I", "top_p": 0.0}, "--top-p"),
+        ({"prompt": "I", "top_p": 1.5}, "--top-p"),
+        ({"prompt": "I", "temperature": math.inf}, "--temperature"),
+        ({"prompt": "I", "temperature": math.nan}, "--temperature"),
+        ({"prompt": "I", "temperature": 0.0, "top_k": 3}, "draws nothing"),
+        ({"prompt": "I", "prompts": Path("lines.txt")}, "leave out one"),
+        ({"prompt": "I", "batch": "max"}, "--batch max"),
+        ({"prompts": Path("lines.txt"), "inputs": ("x.npy",)}, "x.npy cannot be combined"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
-    given: dict[str, object], inputs: tuple[str, ...], batch: str | None, message: str
+    given: dict[str, object], message: str
 ) -> None:
-    chosen = options(**given)
-    assert chosen.is_requested
     with pytest.raises(UserError, match=message):
-        chosen.check(inputs, {"split": None}, batch)
+        assert options(**given).generates_text
 
 
 def test_options_of_text_need_a_text() -> None:
-    assert not options().is_requested
+    assert not options().generates_text
+    assert options(prompt="I", length=5).generates_text
     with pytest.raises(UserError, match="--length, --top-k without a text to continue"):
-        assert options(length=5, top_k=2).is_requested
+        assert options(length=5, top_k=2).generates_text
 
 
 def test_inspect_memory_shows_the_states(work: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from commands import mxrun, refused, succeeded
+from memory_reports import memory_of
 from pages import opened
 
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming import in_words
 from mxrun.planner.explain import block_lifetimes, live_tensors
@@ -53,7 +53,7 @@ document.querySelector("#live tbody td").dispatchEvent(
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case))
 def inspected(request: pytest.FixtureRequest) -> tuple[Plan, dict[str, Any]]:
     name, phase = request.param
-    report = inspect_memory(find_config(name), phase=phase, threads=2, measured=False)
+    report = memory_of(find_config(name), phase=phase, threads=2, measured=False)
     return report.plan, report.to_json()
 
 
@@ -157,7 +157,7 @@ def test_F1_the_drawing_tells_classes_and_peak(inspected: tuple[Plan, dict[str, 
 
 
 def test_F1_each_rectangle_tells_its_tensor_and_reason() -> None:
-    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = memory_of(find_config("digits_lenet"), threads=1).to_json()
     told = [
         (rectangle.findtext(f"{SVG}title") or "").splitlines()
         for rectangle in rectangles(memory_svg(report))
@@ -244,7 +244,7 @@ def test_F7_each_row_of_the_page_knows_its_block(inspected: tuple[Plan, dict[str
 def test_F1_no_name_becomes_markup() -> None:
     """Names are escaped in tables, drawing, and the data of the script."""
     path = find_config("digits_lenet")
-    asked = inspect_memory(path, threads=1, measured=False, changes=True)
+    asked = memory_of(path, threads=1, measured=False, what_if=True)
     report = asked.to_json()
     evil = "</script><b onclick='x'>&amp;"
     report["timeline"]["train"]["operators"][3] = evil
@@ -266,7 +266,7 @@ def test_F1_no_name_becomes_markup() -> None:
 
 
 def test_F1_a_browser_shows_the_block_under_the_pointer(tmp_path: Path) -> None:
-    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = memory_of(find_config("digits_lenet"), threads=1).to_json()
     blocks = drawn_blocks(report)
     index = next(i for i, block in enumerate(blocks) if block["tensor"] == "pool1_output")
     path = tmp_path / "arena.html"
@@ -289,7 +289,7 @@ def test_F1_a_browser_shows_the_block_under_the_pointer(tmp_path: Path) -> None:
 
 def test_F7_a_browser_lists_what_is_alive_where_one_clicks(tmp_path: Path) -> None:
     """Also highlights the block of the row under the pointer."""
-    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = memory_of(find_config("digits_lenet"), threads=1).to_json()
     path = tmp_path / "arena.html"
     first = report["blocks"]["train"][0]["first"]
     clicking = CLICK.replace("INDEX", str(len(report["pinned"])))
@@ -375,7 +375,7 @@ def test_a_file_that_cannot_be_written_is_one_diagnostic(tmp_path: Path) -> None
 
 
 def test_no_two_rectangles_overlap() -> None:
-    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = memory_of(find_config("digits_lenet"), threads=1).to_json()
     corners = [corner(rectangle) for rectangle in rectangles(memory_svg(report))]
     for number, one in enumerate(corners):
         for other in corners[number + 1 :]:

@@ -12,9 +12,10 @@ from bundled_runs import BUNDLED
 from commands import mxrun, refused, result, succeeded
 from layer_configs import classifier, config_text
 
-from mxrun.commands.bench import BenchRequest, bench
+from mxrun.commands.bench import bench
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.options.bench import BenchOptions
 from mxrun.report.profile import bench_tables
 from mxrun.session.benchmark_loop import synthetic_records
 from mxrun.session.planning import load, plan_for
@@ -54,17 +55,17 @@ def test_the_json_has_the_promised_fields(config: str, phase: str, tmp_path: Pat
 def test_the_operators_are_those_of_the_plan() -> None:
     path = find_config("digits_lenet")
     for name, phase in (("train", TRAIN), ("infer", EVALUATE)):
-        request = BenchRequest(name, batch=4, threads=1, steps=2, warmup=0)
-        report = bench(path, (), request, pytest.fail, time.monotonic())
+        options = BenchOptions(config=str(path), phase=name, batch=4, threads=1, steps=2, warmup=0)
+        report = bench(options, pytest.fail, time.monotonic())
         plan = plan_for(load(path, (), 4), training=name == "train", threads=1)
         implementations = {row.name: row.implementation for row in report.operators}
         assert implementations == plan.phases[phase].implementations()
 
 
 def test_a_step_is_a_batch_its_operators_and_its_measures() -> None:
-    request = BenchRequest(batch=32, threads=1, steps=3, warmup=0)
     path = find_config("digits_lenet")
-    report = bench(path, (), request, pytest.fail, time.monotonic())
+    options = BenchOptions(config=str(path), batch=32, threads=1, steps=3, warmup=0)
+    report = bench(options, pytest.fail, time.monotonic())
     assert report.step_ms.shape == (3,)
     assert (np.diff(report.profiled, axis=1) > 0).all()
     profile = report.to_json()["profile"]
@@ -76,9 +77,9 @@ def test_a_step_is_a_batch_its_operators_and_its_measures() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
-    request = BenchRequest(batch=32, threads=threads, steps=3, warmup=0)
     path = find_config("mlp_mnist")
-    report = bench(path, (), request, pytest.fail, time.monotonic())
+    options = BenchOptions(config=str(path), batch=32, threads=threads, steps=3, warmup=0)
+    report = bench(options, pytest.fail, time.monotonic())
     tape = report.to_json()["tape"]
     calls_of_a_step = len(report.calls) / len(report.profiled)
     assert tape["calls"] == calls_of_a_step
@@ -136,9 +137,9 @@ def test_the_table_for_people_has_operators_and_steps(tmp_path: Path) -> None:
 
 
 def test_people_are_told_that_other_processes_use_the_cores() -> None:
-    request = BenchRequest("infer", batch=4, threads=2, steps=2, warmup=0)
     path = find_config("digits_lenet")
-    report = bench(path, (), request, pytest.fail, time.monotonic()).to_json()
+    options = BenchOptions(config=str(path), phase="infer", batch=4, threads=2, steps=2, warmup=0)
+    report = bench(options, pytest.fail, time.monotonic()).to_json()
     report["mxrun"]["core_wait_share"] = 0.25
     report["mxrun"]["step_ms"] = {"median": 0.4, "p90": 4.8, "p99": 9.0, "min": 0.37}
     text = " ".join(str(part) for part in bench_tables(report))

@@ -15,9 +15,11 @@ from onnx_environment import checked, outputs_of, started
 
 from mxrun.api.model import load as load_model
 from mxrun.base.errors import UserError
-from mxrun.commands.convert import ConvertRequest, convert
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.convert import convert
+from mxrun.commands.infer import infer
 from mxrun.config.bundled import find_config
+from mxrun.options.convert import ConvertOptions
+from mxrun.options.infer import InferOptions
 from mxrun.session.planning import load
 
 CONFIGS = ("lenet_mnist", "mlp_mnist", "resnet20_cifar10", "autoencoder_digits", "mlp_regression")
@@ -41,8 +43,8 @@ def test_a_runtime_gives_what_the_run_gives(
     report = result("convert", "runs/digits_regularized", "-o", str(file), cwd=work)
     images = np.random.default_rng(3).random((29, 1, 8, 8), np.float32)
     np.save(tmp_path / "images.npy", images)
-    request = InferRequest(inputs=(str(tmp_path / "images.npy"),))
-    batches = list(infer("runs/digits_regularized", request).batches())
+    run, inputs = Path("runs/digits_regularized"), (str(tmp_path / "images.npy"),)
+    batches = list(infer(InferOptions(run=run, inputs=inputs)).batches())
     ours = np.concatenate([batch.arrays["softmax_output"] for batch in batches])
     baseline = started(name)
     try:
@@ -139,13 +141,13 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_file_before(tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     file.write_bytes(b"the network of last week")
-    request = ConvertRequest(str(find_config("mlp_mnist")), file)
+    options = ConvertOptions(source=str(find_config("mlp_mnist")), output=file)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
     try:
         with pytest.raises(UserError, match=r"cannot write .*net\.onnx: file too large"):
-            convert(request)
+            convert(options)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)

@@ -14,7 +14,6 @@ from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.commands import datasets
-from mxrun.commands.datasets import SampleRequest
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
@@ -22,6 +21,7 @@ from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.pack.options import PackOptions, PackTarget
 from mxrun.io.pack.pack import PackRequest, pack
+from mxrun.options.datasets import CheckDataOptions, PeekOptions, StatisticsOptions
 from mxrun.report.image_sheet import image_sheet
 from mxrun.session.data_sample import DataSample
 from mxrun.session.image_survey import survey_images
@@ -32,19 +32,22 @@ def photos(tmp_path: Path) -> Path:
     return write_photos(tmp_path)
 
 
-def sample(config: Path, **request: Any) -> DataSample:
-    return datasets.sample(datasets.open_sections(config), SampleRequest(**request))
+def sample(config: Path, **options: Any) -> DataSample:
+    chosen = PeekOptions(config=str(config), **options)
+    return datasets.sample(datasets.open_sections(config), chosen)
 
 
 def measured(config: Path, workers: int = 2) -> dict[str, Any]:
+    options = StatisticsOptions(config=str(config), workers=workers)
     sections = datasets.open_sections(config)
-    return datasets.statistics(sections, None, workers, lambda records: None).to_json()
+    return datasets.statistics(sections, options, lambda records: None).to_json()
 
 
 def checked(config: Path, workers: int = 2) -> dict[str, Any]:
+    options = CheckDataOptions(config=str(config), workers=workers)
     seen: list[int] = []
     sections = datasets.open_sections(config)
-    report = datasets.check(sections, workers, seen.append).to_json()
+    report = datasets.check(sections, options, seen.append).to_json()
     assert seen[-1] == datasets.count_records(sections)
     return report
 
@@ -87,15 +90,15 @@ def test_a_sample_is_what_training_reads(photos: Path) -> None:
         numbers += batch.indices[: batch.valid].tolist()
         rows += list(slots["data"][: batch.valid].copy())
     iterator.close()
-    found = datasets.sample(sections, SampleRequest(count=10, epoch=2))
+    found = datasets.sample(sections, PeekOptions(config="", count=10, epoch=2))
     assert [record.number for record in found.records] == numbers
     for record, row in zip(found.records, rows, strict=True):
         assert np.array_equal(record.rows["data"], row)
         assert record.label == Path(record.file).parent.name
-    other = datasets.sample(sections, SampleRequest(count=10, epoch=3))
+    other = datasets.sample(sections, PeekOptions(config="", count=10, epoch=3))
     assert [record.number for record in other.records] != numbers
     assert other.seed == seed
-    again = datasets.sample(sections, SampleRequest(count=10, epoch=3, seed=seed + 1))
+    again = datasets.sample(sections, PeekOptions(config="", count=10, epoch=3, seed=seed + 1))
     assert again.to_json()["records"] != other.to_json()["records"]
 
 
@@ -119,7 +122,7 @@ def test_values_beyond_the_range_are_stretched(photos: Path) -> None:
 
 
 def test_raw_records_have_their_own_sizes(photos: Path) -> None:
-    found = sample(photos / "photos.yaml", section="eval", raw=True)
+    found = sample(photos / "photos.yaml", split="eval", raw=True)
     assert [record.number for record in found.records] == list(range(10))
     shapes = [picture.shape for picture in found.images["data"]]
     assert shapes[:5] == [(8, 8 + number, 3) for number in range(5)]
@@ -166,7 +169,7 @@ def test_boxes_are_drawn(photos: Path) -> None:
     )
     text = re.sub(r"layers: .*", f"layers: {layers}", text.replace("image_folder", "recordio"))
     (photos / "boxes.yaml").write_text(text)
-    found = sample(photos / "boxes.yaml", section="eval")
+    found = sample(photos / "boxes.yaml", split="eval")
     assert [record.label for record in found.records] == ["1", ""]
     drawn = [record.boxes for record in found.records]
     assert drawn[0].tolist() == boxes[0, :1].tolist()

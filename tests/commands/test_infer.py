@@ -17,8 +17,9 @@ from safetensors.numpy import load_file
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.infer import Inference, InferRequest, infer
+from mxrun.commands.infer import Inference, infer
 from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.options.infer import InferOptions
 from mxrun.report.infer import write_csv
 from mxrun.runtime.engine.default import engine, new_engine, using_engine
 from mxrun.runtime.profiler import Event
@@ -62,9 +63,9 @@ def digits() -> np.ndarray:
     return dataset.fields["data"].records.astype(np.float32) / 16
 
 
-def inferred(run: Path, *inputs: Path, **request) -> Inference:
+def inferred(run: Path, *inputs: Path, **options) -> Inference:
     given = tuple(map(str, inputs))
-    return infer(run, InferRequest(inputs=given, **request))
+    return infer(InferOptions(run=run, inputs=given, **options))
 
 
 def arrays(inference: Inference) -> dict[str, np.ndarray]:
@@ -91,12 +92,12 @@ def test_batches_are_loaded_and_run_as_functions_of_the_engine(
     events = list[Event]()
     with using_engine(new_engine(kind)):
         engine().record(events.append)
-        inference = infer(run, InferRequest(split="eval", batch=64))
+        inference = infer(InferOptions(run=run, split="eval", batch=64))
         list(inference.rows())
         engine().record(None)
     names = [event.name for event in events if event.name in ("load", "evaluate")]
     assert names == ["load", "evaluate"] * 6 + ["load"]
-    plain = infer(lenet, InferRequest(split="eval", batch=64))
+    plain = infer(InferOptions(run=lenet, split="eval", batch=64))
     list(plain.rows())
     assert inference.metrics == plain.metrics
 

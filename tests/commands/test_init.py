@@ -14,10 +14,11 @@ from PIL import Image, ImageDraw
 from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.init import InitRequest, InitResult, init
+from mxrun.commands.init import InitResult, init
 from mxrun.datasets.digits import DigitsOptions, read
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets
+from mxrun.options.init import InitOptions
 from mxrun.session.planning import load
 
 
@@ -77,14 +78,14 @@ def trained(result: InitResult, *overrides: str) -> dict[str, float]:
 
 def refusal(source: str, **options: object) -> str:
     with pytest.raises(UserError) as caught:
-        init(InitRequest(source, **options))  # type: ignore[arg-type]
+        init(InitOptions(source=source, **options))  # type: ignore[arg-type]
     assert not list(Path().glob("*.yaml"))
     return str(caught.value)
 
 
 def test_a_folder_of_images_trains_as_written(folder: Path) -> None:
     draw_images(folder / "shapes", count=25)
-    result = init(InitRequest("shapes/"))
+    result = init(InitOptions(source="shapes/"))
     assert (result.file, result.name) == (Path("shapes.yaml"), "shapes")
     survey = result.survey
     assert (survey.train.records, survey.evaluation.records) == (40, 10)
@@ -92,7 +93,7 @@ def test_a_folder_of_images_trains_as_written(folder: Path) -> None:
     # White on black: the channels are equal.
     assert survey.shape == (1, 24, 24)
     first = result.file.read_text()
-    assert init(InitRequest("shapes", overwrite=True)).file.read_text() == first
+    assert init(InitOptions(source="shapes", overwrite=True)).file.read_text() == first
     parts = opened(result)
     assert {len(part) for part in parts.values()} == {40, 10}
     assert trained(result, "train.epochs=12")["accuracy"] > 0.8
@@ -105,7 +106,7 @@ def test_training_sees_the_values_that_were_measured(folder: Path) -> None:
         for number in range(5):
             pixels = rng.integers((0, 60, 0), (256, 120, 20), (9, 9, 3)).astype("uint8")
             Image.fromarray(pixels).save(folder / "noise" / name / f"{number}.png")
-    result = init(InitRequest("noise"))
+    result = init(InitOptions(source="noise"))
     train = opened(result)["train"]
     pixels = np.stack([record_of(train, at) for at in range(len(train))]) / 255
     assert result.survey.mean == pytest.approx(pixels.mean((0, 2, 3)), abs=2e-3)
@@ -118,7 +119,7 @@ def test_images_that_may_mean_something_else_mirrored_are_not_flipped(
     folder: Path, name: str
 ) -> None:
     draw_images(folder / "signs", ("straight", name), count=3)
-    assert "flip" not in init(InitRequest("signs")).file.read_text()
+    assert "flip" not in init(InitOptions(source="signs")).file.read_text()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_large_images_are_brought_to_a_square(
     folder: Path, size: tuple[int, int], expected: tuple[int, int]
 ) -> None:
     draw_images(folder / "photos", count=3, size=size)
-    result = init(InitRequest("photos"))
+    result = init(InitOptions(source="photos"))
     parts = opened(result)
     text = result.file.read_text()
     assert f"data: [1, {expected[0]}, {expected[1]}]" in text
@@ -142,7 +143,7 @@ def test_a_folder_with_parts_keeps_them(folder: Path, part: str) -> None:
     draw_images(folder / "parts" / "train", count=40)
     draw_images(folder / "parts" / "train", ("rare",), count=5)
     draw_images(folder / "parts" / part, count=2)
-    result = init(InitRequest("parts", name="run-1", file=Path("other.yaml")))
+    result = init(InitOptions(source="parts", name="run-1", to=Path("other.yaml")))
     assert {role: len(data) for role, data in opened(result).items()} == {"train": 85, "eval": 4}
     assert result.survey.is_imbalanced
     assert load("other.yaml").options.name == "run-1"
@@ -150,7 +151,7 @@ def test_a_folder_with_parts_keeps_them(folder: Path, part: str) -> None:
     assert any("rare 5" in warning for warning in result.survey.warnings)
     draw_images(folder / "parts" / part, ("cloud",), count=2)
     with pytest.raises(UserError, match="classes that training does not know: cloud"):
-        init(InitRequest("parts", overwrite=True))
+        init(InitOptions(source="parts", overwrite=True))
 
 
 def test_damaged_images_are_named(folder: Path) -> None:
@@ -158,7 +159,8 @@ def test_damaged_images_are_named(folder: Path) -> None:
     (folder / "some/box/003.png").write_bytes(b"")
     (folder / "some/disc/004.png").write_bytes(b"no image")
     (folder / "some/disc/notes.txt").write_text("")
-    (warning,) = [each for each in init(InitRequest("some")).survey.warnings if "damaged" in each]
+    warnings = init(InitOptions(source="some")).survey.warnings
+    (warning,) = [each for each in warnings if "damaged" in each]
     assert warning.startswith("2 images are damaged")
     assert "some/box/003.png, some/disc/004.png" in warning
 
@@ -169,7 +171,7 @@ def test_damaged_images_of_evaluation_are_named(folder: Path) -> None:
     cut = folder / "parts/val/disc/001.png"
     cut.write_bytes(cut.read_bytes()[:60])
     (folder / "parts/val/box/002.png").write_bytes(b"")
-    survey = init(InitRequest("parts")).survey
+    survey = init(InitOptions(source="parts")).survey
     (warning,) = [each for each in survey.warnings if "damaged" in each]
     assert warning.startswith("2 images are damaged")
     assert "parts/val/box/002.png, parts/val/disc/001.png" in warning
@@ -178,7 +180,7 @@ def test_damaged_images_of_evaluation_are_named(folder: Path) -> None:
 
 def test_a_table_of_classes_trains_as_written(folder: Path) -> None:
     write_table(folder / "my flowers.csv", "length,width,weight,kind", flowers())
-    result = init(InitRequest("my flowers.csv"))
+    result = init(InitOptions(source="my flowers.csv"))
     assert result.file == Path("my_flowers.yaml")
     assert result.survey.classes == ("blue", "green", "red")
     parts = opened(result)
@@ -195,7 +197,7 @@ def test_a_table_of_classes_trains_as_written(folder: Path) -> None:
 def test_tables_of_every_form_are_read(folder: Path, delimiter: str, header: bool) -> None:
     names = delimiter.join(("length", "width", "weight", "kind")) if header else ""
     write_table(folder / "table.txt", names, flowers(delimiter))
-    result = init(InitRequest("table.txt"))
+    result = init(InitOptions(source="table.txt"))
     assert result.survey.classes == ("blue", "green", "red")
     assert {role: len(part) for role, part in opened(result).items()} == {"train": 72, "eval": 18}
 
@@ -206,10 +208,10 @@ def test_a_pattern_is_several_files_of_one_table(folder: Path) -> None:
     write_table(folder / "part-1.csv", "length,width,weight,kind", rows[40:])
     assert "no file matches the pattern other-*.csv" in refusal("other-*.csv")
     for pattern in ("part-*.csv", "part-{0..1}.csv"):
-        result = init(InitRequest(pattern, file=Path("part.yaml"), overwrite=True))
+        result = init(InitOptions(source=pattern, to=Path("part.yaml"), overwrite=True))
         parts = opened(result)
         assert {role: len(part) for role, part in parts.items()} == {"train": 72, "eval": 18}
-    assert init(InitRequest("part-*.csv", overwrite=True)).file == Path("part.yaml")
+    assert init(InitOptions(source="part-*.csv", overwrite=True)).file == Path("part.yaml")
 
 
 def test_each_column_gets_its_treatment_with_the_reason(folder: Path) -> None:
@@ -225,7 +227,7 @@ def test_each_column_gets_its_treatment_with_the_reason(folder: Path) -> None:
         rows.append(f"{number + 1},{cells},{price:.0f}")
     names = "nr,area,town,rooms,garden,zero,sold,debts,street,price"
     write_table(folder / "houses.csv", names, rows)
-    result = init(InitRequest("houses.csv"))
+    result = init(InitOptions(source="houses.csv"))
     text = result.file.read_text()
     for line in (
         "nr: ignore # it only numbers the rows",
@@ -246,7 +248,7 @@ def test_each_column_gets_its_treatment_with_the_reason(folder: Path) -> None:
         *("area", "town=Bonn", "town=Ulm", "rooms", "garden", "sold", "debts"),
     )
     assert trained(result, "train.epochs=60")["r2"] > 0.9
-    other = init(InitRequest("houses.csv", label="town", file=Path("town.yaml")))
+    other = init(InitOptions(source="houses.csv", label="town", to=Path("town.yaml")))
     assert other.survey.classes == ("Bonn", "Ulm")
     assert other.survey.shape == (6,)
 
@@ -256,7 +258,7 @@ def test_numbers_with_decimal_commas_are_told(folder: Path) -> None:
     write_table(folder / "a.csv", "room;area;price;kind", rows)
     message = "the label 'price' has numbers with a comma before decimals"
     assert message in refusal("a.csv", label="price")
-    result = init(InitRequest("a.csv"))
+    result = init(InitOptions(source="a.csv"))
     text = " ".join(result.file.read_text().split())
     assert "area: ignore # numbers with a comma before decimals, such as '0,5'" in text
     warning = "columns left out, with a comma before decimals: 'area', 'price'; write points"
@@ -266,25 +268,25 @@ def test_numbers_with_decimal_commas_are_told(folder: Path) -> None:
 def test_a_table_of_words_alone_may_have_a_header(folder: Path) -> None:
     rows = [f"{'xy'[at % 2]},{'pqr'[at % 3]},{'ab'[at % 2]}" for at in range(60)]
     write_table(folder / "t.csv", "cap,stalk,class", rows)
-    result = init(InitRequest("t.csv"))
+    result = init(InitOptions(source="t.csv"))
     assert result.survey.classes == ("a", "b")
     assert "cap: category    # x 30, y 30" in result.file.read_text()
     Path("z.csv.gz").write_bytes(gzip.compress((folder / "t.csv").read_bytes()))
-    assert init(InitRequest("z.csv.gz")).survey.classes == ("a", "b")
+    assert init(InitOptions(source="z.csv.gz")).survey.classes == ("a", "b")
     assert trained(result, "train.epochs=5")["accuracy"] == 1
 
 
 def test_columns_without_a_name_of_their_own_are_read_by_number(folder: Path) -> None:
     rows = [f"{at % 4},{at * 7 % 5}.5,{at * 3 % 11},{at % 3},{at % 5}" for at in range(60)]
     write_table(folder / "t.csv", "class,,b,c,c", rows)
-    result = init(InitRequest("t.csv"))
+    result = init(InitOptions(source="t.csv"))
     assert result.survey.classes == ("0", "1", "2", "3")
     assert "'c': the header has its name several times" in result.file.read_text()
     assert opened(result)["train"].fields["data"].records.shape == (48, 2)
 
 
 def test_the_digits_are_there_by_name() -> None:
-    result = init(InitRequest("digits"))
+    result = init(InitOptions(source="digits"))
     assert {role: len(part) for role, part in opened(result).items()} == {
         "train": 1438,
         "eval": 359,
@@ -293,7 +295,7 @@ def test_the_digits_are_there_by_name() -> None:
 
 
 def test_files_of_mnist_need_not_be_complete() -> None:
-    result = init(InitRequest(str(mnist()), name="mnist"))
+    result = init(InitOptions(source=str(mnist()), name="mnist"))
     assert {role: len(part) for role, part in opened(result).items()} == {
         "train": 8000,
         "eval": 2000,
@@ -307,12 +309,12 @@ def test_archives_are_read_by_the_names_of_their_arrays(folder: Path) -> None:
     labels = digits["label"].records
     arrays = {"x_train": images[:900], "y_train": labels[:900]}
     np.savez(folder / "a.npz", **arrays, x_test=images[900:], y_test=labels[900:])
-    result = init(InitRequest("a.npz"))
+    result = init(InitOptions(source="a.npz"))
     parts = opened(result)
     assert {role: len(part) for role, part in parts.items()} == {"train": 900, "eval": 897}
     assert trained(result, "train.epochs=5")["accuracy"] > 0.9
     np.savez(folder / "b.npz", features=images[:, 0] / 7, amount=labels * 0.37)
-    other = init(InitRequest("b.npz", label="amount"))
+    other = init(InitOptions(source="b.npz", label="amount"))
     assert (other.survey.shape, other.survey.classes) == ((8,), ())
     assert np.isfinite(trained(other, "train.epochs=1")["rmse"])
 
@@ -368,20 +370,20 @@ def test_wrong_files_are_refused(folder: Path) -> None:
 def test_an_existing_config_is_kept(folder: Path) -> None:
     Path("digits.yaml").write_text("mine")
     with pytest.raises(UserError, match="--overwrite"):
-        init(InitRequest("digits"))
+        init(InitOptions(source="digits"))
     assert Path("digits.yaml").read_text() == "mine"
-    init(InitRequest("digits", overwrite=True))
+    init(InitOptions(source="digits", overwrite=True))
     assert "mine" not in Path("digits.yaml").read_text()
     with pytest.raises(UserError, match="--name is not a name"):
-        init(InitRequest("digits", name="a/b"))
+        init(InitOptions(source="digits", name="a/b"))
     with pytest.raises(UserError, match="there is no folder"):
-        init(InitRequest("digits", file=Path("nowhere/x.yaml")))
+        init(InitOptions(source="digits", to=Path("nowhere/x.yaml")))
 
 
 @pytest.mark.parametrize("name", ["123", "null", "true", "1e3", "0x1F"])
 def test_names_that_yaml_reads_as_other_values_are_quoted(folder: Path, name: str) -> None:
     draw_images(folder / name, count=2)
-    made = init(InitRequest(name))
+    made = init(InitOptions(source=name))
     assert made.name == name
     assert load(made.file).options.name == name
 
@@ -389,7 +391,7 @@ def test_names_that_yaml_reads_as_other_values_are_quoted(folder: Path, name: st
 @pytest.mark.parametrize("odd", ["a\nb: c", "\x1b[31m", "\u2028x", "con\x85", 'a\'b "c" # d'])
 def test_odd_characters_of_names_leave_the_config_readable(folder: Path, odd: str) -> None:
     draw_images(folder / odd, ("disc", f"box{odd}"), count=3)
-    made = init(InitRequest(odd, Path(f"{odd}.yaml"), name="odd"))
+    made = init(InitOptions(source=odd, to=Path(f"{odd}.yaml"), name="odd"))
     assert "\x1b" not in made.file.read_text()
     built = load(made.file)
     assert built.options.name == "odd"
@@ -400,17 +402,17 @@ def test_names_that_a_config_cannot_hold_are_refused(folder: Path) -> None:
     undecodable = os.fsdecode(b"bad\xff")
     draw_images(folder / undecodable, count=3)
     for request in (
-        InitRequest(""),
-        InitRequest(undecodable),
-        InitRequest("x" * 5000),
-        InitRequest("good", name="x" * 101),
-        InitRequest("good", Path("x" * 300)),
-        InitRequest("good", Path("a\0b")),
+        InitOptions(source=""),
+        InitOptions(source=undecodable),
+        InitOptions(source="x" * 5000),
+        InitOptions(source="good", name="x" * 101),
+        InitOptions(source="good", to=Path("x" * 300)),
+        InitOptions(source="good", to=Path("a\0b")),
     ):
         with pytest.raises(UserError):
             init(request)
     draw_images(folder / "classes", ("disc", undecodable), count=3)
-    made = init(InitRequest("classes"))
+    made = init(InitOptions(source="classes"))
     assert "bad\\xff" in made.file.read_text()
 
 
@@ -418,7 +420,7 @@ def test_pipes_and_dangling_links_are_named_and_not_read(folder: Path) -> None:
     draw_images(folder / "photos", count=4)
     os.mkfifo(folder / "photos" / "box" / "pipe.png")
     (folder / "photos" / "disc" / "link.png").symlink_to("nothing.png")
-    warnings = " ".join(init(InitRequest("photos")).survey.warnings)
+    warnings = " ".join(init(InitOptions(source="photos")).survey.warnings)
     assert "2 images are damaged" in warnings
     assert "pipe.png" in warnings
     assert "link.png" in warnings
@@ -427,7 +429,7 @@ def test_pipes_and_dangling_links_are_named_and_not_read(folder: Path) -> None:
 def test_the_number_of_a_label_column_may_have_any_length(folder: Path) -> None:
     write_table(folder / "t.csv", "a,b,c,kind", flowers()[:30])
     with pytest.raises(UserError, match="no column"):
-        init(InitRequest("t.csv", label="9" * 5000))
+        init(InitOptions(source="t.csv", label="9" * 5000))
 
 
 @pytest.mark.parametrize(
@@ -450,12 +452,12 @@ def test_archives_without_usable_labels_are_refused(
 ) -> None:
     np.savez(folder / "a.npz", **arrays)
     with pytest.raises(UserError, match=message):
-        init(InitRequest("a.npz"))
+        init(InitOptions(source="a.npz"))
 
 
 def test_only_whole_numbers_number_the_rows(folder: Path) -> None:
     rows = [f"{n},{n + 0.5},{n * 7 % 5},{n % 2}" for n in range(1, 81)]
     write_table(folder / "t.csv", "nr,rising,other,class", rows)
-    text = init(InitRequest("t.csv")).file.read_text()
+    text = init(InitOptions(source="t.csv")).file.read_text()
     assert "nr: ignore      # it only numbers the rows" in text
     assert "rising: number  # 1.5 to 80.5" in text

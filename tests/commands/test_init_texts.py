@@ -12,7 +12,8 @@ from training import run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.datasets import count_records, open_sections
-from mxrun.commands.init import InitRequest, init
+from mxrun.commands.init import init
+from mxrun.options.init import InitOptions
 from mxrun.session.text_survey import text_dataset_of
 
 WORDS = [
@@ -86,7 +87,7 @@ def test_files_of_texts_are_recognised(folder, name, content, found):
 
 def test_a_text_trains_as_written(folder: Path) -> None:
     (folder / "sea.txt").write_text(prose(1200, " ¡fin!"))
-    result = init(InitRequest("sea.txt"))
+    result = init(InitOptions(source="sea.txt"))
     report = result.to_json()
     assert report["dataset"] == "text"
     assert "unknown" in result.file.read_text()
@@ -94,9 +95,10 @@ def test_a_text_trains_as_written(folder: Path) -> None:
     run_training("train.epochs=1", "train.max_steps=30", config=result.file)
     lines = Path("runs/sea/metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["eval"]["loss"] < 3
-    assert init(InitRequest("sea.txt", Path("again.yaml"), "sea")).choices == result.choices
+    again = init(InitOptions(source="sea.txt", to=Path("again.yaml"), name="sea"))
+    assert again.choices == result.choices
     with pytest.raises(UserError, match="--label is for tables"):
-        init(InitRequest("sea.txt", Path("b.yaml"), label="x"))
+        init(InitOptions(source="sea.txt", to=Path("b.yaml"), label="x"))
 
 
 def test_a_config_in_another_folder_finds_the_text(folder: Path) -> None:
@@ -105,18 +107,18 @@ def test_a_config_in_another_folder_finds_the_text(folder: Path) -> None:
     (folder / "data/sea.txt").write_text(prose(300))
     (folder / "link").symlink_to("configs")
     for target in ("configs/a.yaml", "data/b.yaml", "c.yaml", "link/d.yaml"):
-        file = init(InitRequest("data/sea.txt", Path(target), "sea")).file
+        file = init(InitOptions(source="data/sea.txt", to=Path(target), name="sea")).file
         assert count_records(open_sections(file))
     absolute = folder / "data/sea.txt"
-    assert f"path: {absolute}" in init(InitRequest(str(absolute))).file.read_text()
+    assert f"path: {absolute}" in init(InitOptions(source=str(absolute))).file.read_text()
 
 
 def test_a_short_text_is_warned_of_or_refused(folder: Path) -> None:
     (folder / "a.md").write_text(prose(40))
-    assert "a short text" in init(InitRequest("a.md")).survey.warnings[0]
+    assert "a short text" in init(InitOptions(source="a.md")).survey.warnings[0]
     (folder / "b.md").write_text("few words\n")
     with pytest.raises(UserError, match="too short for one window"):
-        init(InitRequest("b.md"))
+        init(InitOptions(source="b.md"))
 
 
 @pytest.mark.parametrize("name", ["mail.txt", "mail.csv", "mail.jsonl"])
@@ -128,7 +130,7 @@ def test_labelled_texts_train_as_written(folder: Path, name: str) -> None:
         "mail.jsonl": "\n".join(json.dumps({"label": y, "text": x}) for y, x in rows),
     }
     (folder / name).write_text(content[name])
-    result = init(InitRequest(name))
+    result = init(InitOptions(source=name))
     report = result.to_json()
     assert report["dataset"] == "text_lines"
     assert report["classes"] == {
@@ -143,7 +145,7 @@ def test_labelled_texts_train_as_written(folder: Path, name: str) -> None:
 def test_texts_of_one_class_are_refused(folder: Path) -> None:
     (folder / "a.jsonl").write_text('{"text": "a b", "label": "x"}\n' * 9)
     with pytest.raises(UserError, match="all records have the same class"):
-        init(InitRequest("a.jsonl"))
+        init(InitOptions(source="a.jsonl"))
 
 
 def test_the_bundled_plays_are_prose() -> None:

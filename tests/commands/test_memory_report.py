@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 from commands import refused, result
+from memory_reports import memory_of
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.inspect_memory import inspect_memory, outside_bytes, team_figures
+from mxrun.commands.inspect_memory import outside_bytes, team_figures
+from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
@@ -22,7 +24,6 @@ from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
 from mxrun.session.planning import load, plan_for
-from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 
 
@@ -30,7 +31,7 @@ from mxrun.train.host_arrays import slots
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_S5_the_plan_meets_its_lower_bound(config: str, threads: int) -> None:
     for phase in ("train", "infer"):
-        plan = inspect_memory(find_config(config), phase=phase, threads=threads).plan
+        plan = memory_of(find_config(config), phase=phase, threads=threads).plan
         assert plan.planned_bytes == plan.lower_bound_bytes
         assert plan.proved_optimal
         assert plan.planned_bytes <= plan.in_place_only_bytes <= plan.naive_bytes
@@ -53,7 +54,7 @@ def test_F1_classes_add_up(config: str) -> None:
     """The bytes of all classes add up to the arena without reuse, those at the peak to the lower
     bound.
     """
-    report = inspect_memory(find_config(config))
+    report = memory_of(find_config(config))
     classes = report.to_json()["classes"]
     assert set(classes) == {kind.value for kind in MemoryClass}
     assert sum(figures["total_bytes"] for figures in classes.values()) == (
@@ -83,24 +84,24 @@ def figures_of(plan: Plan, kind: str) -> int:
 
 def test_F1_phase_batch_and_threads_act() -> None:
     path = find_config("lenet_mnist")
-    train = inspect_memory(path).plan
-    infer = inspect_memory(path, phase="infer").plan
+    train = memory_of(path).plan
+    infer = memory_of(path, phase="infer").plan
     for kind in ("gradients", "optimizer", "activation_gradients"):
         assert figures_of(train, kind) > 0
         assert figures_of(infer, kind) == 0
     assert figures_of(infer, "constants") > figures_of(train, "constants") == 0
     assert set(train.phases) == {TRAIN, EVALUATE}
     assert set(infer.phases) == {PREPARE, EVALUATE}
-    small, large = (inspect_memory(path, batch=size).plan for size in (16, 128))
+    small, large = (memory_of(path, batch=size).plan for size in (16, 128))
     assert small.specs["data"].shape == (16, 1, 28, 28)
     assert large.specs["data"].shape == (128, 1, 28, 28)
     assert figures_of(small, "parameters") == figures_of(large, "parameters")
     ratio = figures_of(large, "activations") / figures_of(small, "activations")
     assert ratio == pytest.approx(8, rel=0.1)
-    overridden = inspect_memory(path, overrides=["data.batch_size=16"]).plan
+    overridden = memory_of(path, overrides=["data.batch_size=16"]).plan
     assert overridden.planned_bytes == small.planned_bytes
     for threads in (1, 3):
-        assert inspect_memory(path, threads=threads).plan.device.threads == threads
+        assert memory_of(path, threads=threads).plan.device.threads == threads
 
 
 def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_P9_S5_sharing_changes_no_bit_of_the_bundled_networks(config: str) -> No
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: str) -> None:
     """Checked with the graph: the last step of a lifetime reads the tensor, or it is a result."""
-    plan = inspect_memory(find_config(config)).plan
+    plan = memory_of(find_config(config)).plan
     planned = plan.phases[phase]
     views = {
         step.writes[0]: step.reads[0]
@@ -216,7 +217,7 @@ def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: 
 
 
 def test_F7_the_reasons_are_those_that_operators_declare() -> None:
-    plan = inspect_memory(find_config("digits_lenet"), threads=1).plan
+    plan = memory_of(find_config("digits_lenet"), threads=1).plan
     phase = plan.phases[TRAIN]
     position = next(i for i, step in enumerate(phase.steps) if step.name == "pool2:backward")
     reasons = {

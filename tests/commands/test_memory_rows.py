@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from bundled_runs import BUNDLED, bundled
 from commands import CONFIGS
+from memory_reports import memory_of
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Block
 from mxrun.session.planning import load
-from mxrun.session.training import prepare
 
 CONFIG_NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 SENTINELS = (0x3E, 0x3F)
@@ -33,7 +33,7 @@ def test_S5_sharing_pays_for_every_bundled_config(config: str) -> None:
     """
     path = find_config(config)
     train, infer = (
-        inspect_memory(path, (), phase, threads=1, measured=False).plan
+        memory_of(path, (), phase=phase, threads=1, measured=False).plan
         for phase in ("train", "infer")
     )
     assert train.planned_bytes < train.naive_bytes
@@ -86,7 +86,7 @@ def test_F1_planned_bytes_are_touched_by_class(config: str) -> None:
     """The bytes written in a run, measured block by block, are those of inspect-memory for each
     class.
     """
-    report = inspect_memory(find_config(config), threads=2, measured=False)
+    report = memory_of(find_config(config), threads=2, measured=False)
     built = bundled(config)
     run = prepare(built)
     executor = run.executor
@@ -115,7 +115,7 @@ def course(request: pytest.FixtureRequest) -> Mapping[str, Any]:
     """The report of a residual network's training step."""
     overrides = [request.param] if request.param else []
     path = find_config("resnet20_cifar10")
-    return inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
+    return memory_of(path, overrides, phase="train", batch=8, threads=1, measured=False).to_json()
 
 
 def test_L14_the_timeline_shows_that_blocks_go_with_their_last_reader(
@@ -143,7 +143,7 @@ def test_L14_the_timeline_shows_dropped_activations_made_again() -> None:
     """Recomputed tensors are freed in forward and live again in backward, which lowers the peak."""
     path = find_config("resnet20_cifar10")
     plain, less = (
-        inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
+        memory_of(path, overrides, phase="train", batch=8, threads=1, measured=False).to_json()
         for overrides in ([], ["memory.budget=50%"])
     )
     steps = less["timeline"]["train"]["operators"]

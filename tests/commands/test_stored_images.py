@@ -12,13 +12,13 @@ from PIL import Image
 from training import run_training
 
 from mxrun.commands.evaluate import evaluate
-from mxrun.commands.init import InitRequest, init
+from mxrun.commands.init import init
 from mxrun.io.formats.class_names import encode_class_names
 from mxrun.io.formats.image_record import pack_image_record
 from mxrun.io.formats.recordio import RecordWriter
 from mxrun.io.formats.tar_shards import TarWriter
-from mxrun.session.data_part import DataPart
-from mxrun.session.evaluation import EvaluateRequest
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.init import InitOptions
 
 NAMES = ("left", "right")
 
@@ -91,7 +91,7 @@ data:
 
 def metrics_of(data: str) -> bytes:
     Path("net.yaml").write_text(config(data))
-    run_training(existing="overwrite")
+    run_training(overwrite=True)
     return Path("runs/net/metrics.jsonl").read_bytes()
 
 
@@ -116,7 +116,7 @@ def test_the_same_images_give_the_same_bits_in_every_format(empty_folder: Path) 
 def test_a_config_for_a_file_of_images_trains(empty_folder: Path, file: str) -> None:
     for write in (write_records, write_arrays, write_shards):
         write()
-    result = init(InitRequest(file))
+    result = init(InitOptions(source=file))
     assert result.survey.shape == (3, 8, 8)
     assert set(result.survey.train.counts) == set(NAMES)
     summary = run_training("train.epochs=1", config=result.file)
@@ -128,6 +128,6 @@ def test_an_evaluation_takes_a_file_of_another_format(empty_folder: Path) -> Non
     write_folder()
     write_shards()
     metrics_of("dataset: image_folder, path: photos")
-    found = evaluate("runs/net", EvaluateRequest(DataPart(path="photos-1.tar"))).run()
+    found = evaluate(EvaluateOptions(run=Path("runs/net"), records=("photos-1.tar",))).run()
     assert found.records == 7
     assert "photos-1.tar" in found.source

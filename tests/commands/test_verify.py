@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from commands import mxrun, refused, result, succeeded
 from layer_configs import SYNTHETIC, config_text
+from memory_reports import verified
 from planted import plant
 
 from mxrun.commands import verify as verification
-from mxrun.commands.verify import verify
 from mxrun.compiler.compile import compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
@@ -59,7 +59,7 @@ FUSED = {
 @pytest.mark.parametrize("config", FUSED)
 def test_F4_networks_give_the_same_in_every_way(config: str, precision: str) -> None:
     words = [f"precision={precision}"]
-    report = verify(find_config(config), words, steps=4, batch=8, threads=2)
+    report = verified(find_config(config), words, steps=4, batch=8, threads=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
     training, inference = FUSED[config]
     names = {f"without {name}" for name in training}
@@ -85,7 +85,7 @@ def test_F4_one_layer_in_bfloat16_is_promised_no_more_than_all(
 ) -> None:
     text = NET.replace("pad: [1, 1]", f"pad: [1, 1]{layer}")
     (tmp_path / "net.yaml").write_text(text)
-    report = verify(tmp_path / "net.yaml", steps=3, threads=2)
+    report = verified(tmp_path / "net.yaml", steps=3, threads=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
     promises = {each["promised"] for each in report["variants"]}
     assert promises == {"the same bits", "a difference", promise}
@@ -116,7 +116,7 @@ def test_F4_types_may_change_between_layers(tmp_path: Path, layers: str) -> None
     tail = rest.partition("    - FullyConnected")[2]
     text = head.rstrip() + layers + "    - FullyConnected" + tail
     (tmp_path / "net.yaml").write_text(text)
-    report = verify(tmp_path / "net.yaml", steps=3, threads=2)
+    report = verified(tmp_path / "net.yaml", steps=3, threads=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
 
 
@@ -133,7 +133,7 @@ def test_F4_inference_begins_with_what_was_trained(
         return arrays
 
     monkeypatch.setattr(verification, "results", noted)
-    assert verify(tmp_path / "net.yaml", steps=2)["passed"]
+    assert verified(tmp_path / "net.yaml", steps=2)["passed"]
     built, plan, outputs = found["evaluate"]
     fresh = results(built, plan, verification.PlanVariant("", "evaluate"), 2, {})
     trained = found["train"][2]
@@ -250,7 +250,7 @@ def test_networks_in_which_early_freeing_hardly_matters_are_sound(
     tail = rest[rest.index("data:") :]
     inputs = head.replace("data: [2, 6, 6]", "data: [1]").rstrip()
     (tmp_path / "net.yaml").write_text(inputs + HARDLY_READ[network] + tail)
-    report = verify(tmp_path / "net.yaml", steps=3, threads=2)
+    report = verified(tmp_path / "net.yaml", steps=3, threads=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
     (early,) = [
         each for each in report["variants"] if each["variant"].startswith("fault: a block freed")
@@ -274,6 +274,6 @@ def test_a_block_that_is_missed_and_not_seen_breaks_the_promise(
     """The test for blocks whose contents matter does not depend on the plan's lifetimes."""
     (tmp_path / "net.yaml").write_text(NET)
     monkeypatch.setattr(Executor, "run_poisoned", Executor.run)
-    report = verify(tmp_path / "net.yaml", steps=2, threads=2)
+    report = verified(tmp_path / "net.yaml", steps=2, threads=2)
     (broken,) = [each for each in report["variants"] if not each["passed"]]
     assert broken["variant"] == "fault: a block freed one operator early"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from commands import mxrun, result, succeeded
+from memory_reports import memory_of
 
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.graph import StepKind
 
@@ -30,7 +30,7 @@ def planned_with(setting: str, batch: int = 16) -> int:
         batch, setting = int(setting.removeprefix("--batch ")), ""
     overrides = [setting] if setting else []
     path = find_config("resnet20_cifar10")
-    report = inspect_memory(path, overrides, "train", batch, 1, measured=False)
+    report = memory_of(path, overrides, phase="train", batch=batch, threads=1, measured=False)
     return report.plan.planned_bytes
 
 
@@ -48,11 +48,11 @@ def test_F7_every_setting_is_planned_as_it_is_told(report: dict[str, Any]) -> No
 def test_F7_no_budget_is_told_that_cannot_be_met() -> None:
     """In digits_regularized, recomputing one step alone needs less than any plan of the solver."""
     path = find_config("digits_regularized")
-    inspected = inspect_memory(path, (), "train", threads=1, measured=False, changes=True)
+    inspected = memory_of(path, (), phase="train", threads=1, measured=False, what_if=True)
     found = [change["config"] for change in changes(inspected.to_json())]
     assert "precision=bfloat16" in found
     for config in (each for each in found if each.startswith("memory.budget=")):
-        plan = inspect_memory(path, [config], "train", threads=1, measured=False).plan
+        plan = memory_of(path, [config], phase="train", threads=1, measured=False).plan
         assert plan.planned_bytes < inspected.plan.planned_bytes
 
 
@@ -74,7 +74,7 @@ def test_F7_changes_are_held_against_the_run(report: dict[str, Any]) -> None:
 def test_F7_one_step_run_again_saves_what_it_made(report: dict[str, Any]) -> None:
     """The recomputed step is one of forward, and saves at most the bytes of its outputs."""
     path = find_config("resnet20_cifar10")
-    plan = inspect_memory(path, (), "train", 16, 1, measured=False).plan
+    plan = memory_of(path, (), phase="train", batch=16, threads=1, measured=False).plan
     phase = plan.largest_phase
     steps = {step.name: step for step in phase.steps}
     for change in changes(report, "recompute"):
@@ -128,12 +128,14 @@ def test_F7_summed_batches_run_the_same_step_again() -> None:
     """Both training phases must recompute the step to save bytes; the time of one is reported."""
     path = find_config("resnet20_cifar10")
     accumulate = ["train.accumulate=2"]
-    inspected = inspect_memory(path, accumulate, "train", 4, 1, measured=False, changes=True)
+    inspected = memory_of(
+        path, accumulate, phase="train", batch=4, threads=1, measured=False, what_if=True
+    )
     singles = changes(inspected.to_json(), "recompute")
     assert singles
     for change in singles:
         overrides = [*accumulate, change["config"]]
-        plan = inspect_memory(path, overrides, "train", 4, 1, measured=False).plan
+        plan = memory_of(path, overrides, phase="train", batch=4, threads=1, measured=False).plan
         assert plan.planned_bytes <= change["planned_bytes"]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from memory_reports import verified
 from recurrent_networks import TARGETS, assert_same_bits, config, outcome, symbol_of
 
 from mxrun.base.errors import UserError
-from mxrun.commands.verify import verify
 
 UNROLL = "network.layers[0].recurrent.unroll=true"
 CONVOLUTIONS = """\
@@ -178,7 +178,7 @@ PACKED_TWICE = """\
 def test_a_weight_shared_with_a_layer_outside_is_packed_for_both(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(config("{data: [4, 8], target: [4, 8]}", PACKED_TWICE + TARGETS))
-    report = verify(path, ["threads=2"], steps=2)
+    report = verified(path, ["threads=2"], steps=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mxrun.commands.train import TrainRequest, train
+from mxrun.commands.train import train
 from mxrun.config.bundled import find_config
 from mxrun.executor.switch_interval import INTERVAL_S, ShortSwitchInterval
+from mxrun.options.train import TrainOptions
 from mxrun.train.observer import EpochDone
 from mxrun.train.replay import NullObserver
 
@@ -60,7 +61,8 @@ def test_a_run_has_it_short_and_leaves_it_as_it_was(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config, watcher = find_config("digits_lenet"), Watcher()
+    options = TrainOptions(config=str(config), overrides=("train.epochs=3",))
     with pytest.raises(KeyboardInterrupt):
-        train(config, ("train.epochs=3",), watcher, TrainRequest())
+        train(options, watcher)
     assert watcher.seen == pytest.approx([INTERVAL_S, INTERVAL_S])
     assert sys.getswitchinterval() == pytest.approx(interval)

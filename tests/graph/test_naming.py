@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from memory_reports import memory_of
 
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming import in_words
 
@@ -50,7 +50,7 @@ def test_F7_no_mark_of_a_plan_is_without_words(
 ) -> None:
     """Code that generates names with a new mark must define its wording."""
     path = find_config(config)
-    plan = inspect_memory(path, overrides, phase, 8, 1, measured=False).plan
+    plan = memory_of(path, overrides, phase=phase, batch=8, threads=1, measured=False).plan
     names = {block.name for block in plan.pinned}
     for planned in plan.phases.values():
         names |= {step.name for step in planned.steps}

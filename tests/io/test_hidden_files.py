@@ -10,9 +10,10 @@ from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.pack import PackOptions, prepare
+from mxrun.commands.pack import prepare
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.options.pack import PackCommandOptions
 from mxrun.session.image_survey import survey_images
 from mxrun.session.records import input_files
 
@@ -55,7 +56,8 @@ def test_folders_are_read_packed_surveyed_and_inferred_alike(folder, tmp_path):
     assert dataset.classes == ("cat", "dog")
     survey = survey_images(str(folder))
     assert sum(part.records for part in (survey.train, survey.evaluation)) == len(SHOWN)
-    assert prepare(str(folder), tmp_path / "p.rec", PackOptions("rec")).total == len(SHOWN)
+    options = PackCommandOptions(source=str(folder), out=tmp_path / "p.rec")
+    assert prepare(options, "rec").total == len(SHOWN)
     assert input_files([str(folder)]) == [str(folder / name) for name in SHOWN]
     # What is named itself is read.
     named = str(folder / "cat/.thumbnails")

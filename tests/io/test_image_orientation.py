@@ -23,7 +23,6 @@ from transformed import make
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands import datasets
-from mxrun.commands.datasets import SampleRequest
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.dataset.request import open_datasets, request_dataset
@@ -36,6 +35,7 @@ from mxrun.io.pack.options import PackOptions, PackTarget
 from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.io.transforms.pipeline import pipeline
 from mxrun.io.transforms.program import RowProgram
+from mxrun.options.datasets import PeekOptions, StatisticsOptions
 from mxrun.session.image_survey import survey_images
 
 ORIENTATION = 0x0112
@@ -301,11 +301,13 @@ def test_surveys_and_statistics_measure_upright_images(tmp_path):
     (tmp_path / "photos.yaml").write_text(config)
     for key, sides in (("true", (WIDTH, HEIGHT)), ("false", (HEIGHT, WIDTH))):
         changes = (f"data.train.exif_orientation={key}",)
-        sections = datasets.open_sections(tmp_path / "photos.yaml", changes)
-        measured = datasets.statistics(sections, None, 1, lambda records: None).to_json()
+        path = tmp_path / "photos.yaml"
+        sections = datasets.open_sections(path, changes)
+        options = StatisticsOptions(config=str(path), workers=1)
+        measured = datasets.statistics(sections, options, lambda records: None).to_json()
         sizes = measured["sections"]["train"]["fields"]["data"]["sizes"]
         assert tuple(sizes["median"]) == sides
-        sample = datasets.sample(sections, SampleRequest(count=1, raw=True))
+        sample = datasets.sample(sections, PeekOptions(config=str(path), count=1, raw=True))
         assert sample.records[0].rows["data"].shape == (3, *sides)
 
 

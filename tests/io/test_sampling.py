@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from batches import make_dataset, make_slots
 from layer_configs import classifier, network_text
+from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import train
 from mxrun.config import parse
 from mxrun.frontend import build
 from mxrun.io.dataset.dataset import Dataset
@@ -19,8 +19,6 @@ from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.open import balanced, open_iterator
 from mxrun.io.loading.order import BatchOrder
 from mxrun.io.loading.sampling import Balanced, Shuffle, ShuffleWindow, occurrences, record_order
-from mxrun.session.training import TrainRequest
-from mxrun.train.replay import NullObserver
 
 CLASSES = np.repeat([0, 1, 5], [70, 25, 6])
 COUNT = len(CLASSES)
@@ -150,12 +148,10 @@ def test_evaluation_has_no_sampling(tmp_path: Path):
 @pytest.mark.parametrize("section", ["shuffle: {window: 300}", "sampling: balanced"])
 def test_configs_train_with_them(empty_folder: Path, section: str):
     Path("net.yaml").write_text(CONFIG + f"  train: {{dataset: digits, {section}}}\n")
-    summary = train("net.yaml", (), NullObserver(), TrainRequest()).summary
-    assert summary.steps == 2 * 15
+    assert run_training()["steps"] == 2 * 15
 
 
 @pytest.mark.parametrize("section", ["shuffle: {window: 300}", "sampling: balanced"])
 def test_synthetic_records_take_the_place_of_missing_ones(empty_folder: Path, section: str):
     Path("net.yaml").write_text(CONFIG + f"  train: {{dataset: npz, {section}}}\n")
-    summary = train("net.yaml", ("train.max_steps=2",), NullObserver(), TrainRequest()).summary
-    assert summary.synthetic_data
+    assert run_training("train.max_steps=2")["synthetic_data"]

@@ -9,9 +9,10 @@ import pytest
 from commands import mxrun, refused, succeeded
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.init import InitRequest, init
+from mxrun.commands.init import init
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.options.init import InitOptions
 from mxrun.session.data_sections import open_sections
 
 HINT = "write `header: false` if it is a record, or `header: true` if it names the columns"
@@ -96,7 +97,7 @@ def test_commands_that_read_the_table_and_init_say_it(empty_folder):
     expected = "t.csv:1: the first row is read as a record: its numbers rise by 1"
     assert expected in succeeded(mxrun("train", "c.yaml", cwd=empty_folder)).stderr
     assert expected in open_sections("c.yaml").notes[0]
-    (warning,) = init(InitRequest("t.csv", Path("made.yaml"))).survey.warnings
+    (warning,) = init(InitOptions(source="t.csv", to=Path("made.yaml"))).survey.warnings
     assert expected in warning
     # Classes that do not fit may be those of the header.
     Path("c.yaml").write_text(CONFIG.replace("LinearRegression", "Softmax"))

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from consoles import printed
+from memory_reports import memory_of
 
 from mxrun import library
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import bundled_configs, find_config
 from mxrun.graph.graph import MemoryClass
 from mxrun.operator.family import OperatorFamily
@@ -66,7 +66,7 @@ def curves() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def drawings() -> dict[str, str]:
-    memory = inspect_memory(find_config("digits_lenet"), threads=1, measured=False).to_json()
+    memory = memory_of(find_config("digits_lenet"), threads=1, measured=False).to_json()
     page = memory_html(memory)
     single = {**curves(), "runs": curves()["runs"][:1]}
     return {

@@ -11,11 +11,11 @@ from bundled_runs import executor_of
 from layer_configs import classifier, network_text
 
 from mxrun.base.errors import UserError
+from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load
 from mxrun.session.run import Run
-from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 
 TAIL = """\

@@ -14,10 +14,11 @@ from PIL import Image
 from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.evaluate import EvaluateRequest, evaluate
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.evaluate import evaluate
+from mxrun.commands.infer import infer
 from mxrun.device.cpu.team import available_cores
-from mxrun.session.data_part import DataPart
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.observer import EpochDone
@@ -116,7 +117,7 @@ def test_D6_a_run_without_the_bad_records_has_the_same_loss(files):
     with_bad = json.loads((RUN / "metrics.jsonl").read_text())
     for number in BAD:
         Path(files[number]).unlink()
-    run_training("train.epochs=1", "train.optimizer.sgd.lr=0", existing="overwrite")
+    run_training("train.epochs=1", "train.optimizer.sgd.lr=0", overwrite=True)
     without = json.loads((RUN / "metrics.jsonl").read_text())
     for part in ("train", "eval"):
         for name, value in without[part].items():
@@ -133,10 +134,10 @@ def test_D6_too_many_end_the_run_with_their_number(files):
     assert "after step 1, saved in runs/net" in caught.value.diagnostics[1].problem
     # Records over the limit are not left out, so that they are not listed.
     assert [each["record"] for each in listed()] == [3]
-    resumed = run_training(*SKIP, existing="resume")
+    resumed = run_training(*SKIP, resume=True)
     assert resumed["bad_records"] == {"train": 6, "eval": 6}
     after = state(), listed()
-    run_training(*SKIP, existing="overwrite")
+    run_training(*SKIP, overwrite=True)
     assert (state(), listed()) == after
 
 
@@ -151,11 +152,11 @@ def test_D6_a_resumed_run_lists_each_record_once(files):
     run_training(*words)
     expected = state(), listed()
     with pytest.raises(KeyboardInterrupt):
-        run_training(*words, observer=EndAfter(), existing="overwrite")
+        run_training(*words, observer=EndAfter(), overwrite=True)
     path = RUN / "bad_records.jsonl"
     # A process that was killed while it wrote.
     path.write_bytes(path.read_bytes() + b'{"data": "tra')
-    summary = run_training(*words, existing="resume")
+    summary = run_training(*words, resume=True)
     assert summary["resumed_from"]
     assert (state(), listed()) == expected
     assert summary["bad_records"] == {"train": 6, "eval": 6}
@@ -163,18 +164,18 @@ def test_D6_a_resumed_run_lists_each_record_once(files):
 
 def test_D6_evaluate_and_infer_leave_them_out(files):
     run_training(*SKIP)
-    prepared = evaluate("net", EvaluateRequest(DataPart("train"), errors=3))
+    prepared = evaluate(EvaluateOptions(run=Path("net"), split="train", errors=3))
     evaluation = prepared.run()
     good = [number for number in range(COUNT) if number not in BAD]
     assert evaluation.records == len(good)
     assert [each["record"] for each in evaluation.bad_records] == list(BAD)
     assert "bad records of data set 'image_folder' are left out: record 3: " in evaluation.notes[-1]
-    inference = infer("net", InferRequest(split="train"))
+    inference = infer(InferOptions(run=Path("net"), split="train"))
     rows = list(inference.rows())
     assert [row["input"] for row in rows] == [files[number] for number in good]
     expected = {row["input"]: row["top"] for row in rows}
     # Files, in place of a data set.
-    inference = infer("net", InferRequest(inputs=("train",)))
+    inference = infer(InferOptions(run=Path("net"), inputs=("train",)))
     assert {row["input"]: row["top"] for row in inference.rows()} == expected
     assert [each["file"] for each in inference.bad_records] == [files[number] for number in BAD]
 

@@ -12,9 +12,9 @@ from killed_runs import Moment, kill
 from training import run_training
 
 from mxrun.base.errors import UserError
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load, plan_for
-from mxrun.session.training import prepare
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.replay import CheckedLoop, Located, NullCheckpointing, NullObserver
 

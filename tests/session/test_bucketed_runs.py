@@ -10,10 +10,9 @@ import pytest
 from commands import refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
+from memory_reports import memory_of, verified
 from training import metrics, run_training
 
-from mxrun.commands.inspect_memory import inspect_memory
-from mxrun.commands.verify import verify
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.session.planning import load, plan_for
@@ -158,10 +157,10 @@ def test_gradients_of_several_buckets_are_summed(texts: Path) -> None:
 
 
 def test_the_plans_of_all_lengths_are_shown_and_verified(texts: Path) -> None:
-    report = inspect_memory("net.yaml").to_json()
+    report = memory_of("net.yaml").to_json()
     assert {"train", "train:4", "train:12", "evaluate:4"} <= {*report["order"]}
     assert report["planned_bytes"] == report["lower_bound_bytes"]
-    checked = verify("net.yaml", steps=2)
+    checked = verified("net.yaml", steps=2)
     assert checked["passed"]
     assert "length 4: no memory reuse" in {each["variant"] for each in checked["variants"]}
 

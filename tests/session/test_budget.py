@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result, succeeded
+from memory_reports import memory_of
 
 from mxrun.base.errors import UserError
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config import parse
 from mxrun.graph.phases import TRAIN
 from mxrun.session import max_batch_size as largest
@@ -51,7 +51,7 @@ def net(tmp_path: Path) -> Path:
 
 
 def inspected(net: Path, *words: str, **options: Any) -> dict[str, Any]:
-    return inspect_memory(net, words, threads=2, measured=False, **options).to_json()
+    return memory_of(net, words, threads=2, measured=False, **options).to_json()
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 from commands import CONFIGS, refused, result
+from memory_reports import memory_of
 from safetensors.numpy import load_file
 
-from mxrun.commands.bench import BenchRequest, bench
+from mxrun.commands.bench import bench
 from mxrun.commands.check import check
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.fetch.published import PUBLISHED
+from mxrun.options.bench import BenchOptions
 from mxrun.planner.liveness import lifetimes_to_live_bytes
 from mxrun.session.planning import load, plan_for
 from mxrun.session.synthetic_data import synthetic_sections
@@ -96,7 +97,7 @@ def test_the_commands_in_comments_are_right() -> None:
 def test_every_command_that_needs_no_data_works(name: str) -> None:
     path = find_config(name)
     assert check(path).parameters > 0
-    memory = inspect_memory(path, threads=2).plan
+    memory = memory_of(path, threads=2).plan
     assert memory.planned_bytes == memory.lower_bound_bytes
     # All layers on a smaller image: steps at full size would take as long as all other tests here.
     side = 75 if name.startswith("inception") else 64
@@ -104,8 +105,17 @@ def test_every_command_that_needs_no_data_works(name: str) -> None:
     smaller = [f"network.inputs.data=[3, {side}, {side}]"] if images else []
     large = images or name.endswith("_medium")
     for phase in ("train", "infer"):
-        request = BenchRequest(phase, batch=1 if large else 8, threads=1, steps=2, warmup=1)
-        report = bench(path, smaller, request, lambda _: None, time.monotonic())
+        size = 1 if large else 8
+        options = BenchOptions(
+            config=str(path),
+            overrides=smaller,
+            phase=phase,
+            batch=size,
+            threads=1,
+            steps=2,
+            warmup=1,
+        )
+        report = bench(options, lambda _: None, time.monotonic())
         assert len(report.step_ms) == 2
         assert report.operators
 
@@ -120,7 +130,7 @@ def test_a_known_network_has_its_parameters(name: str) -> None:
 @pytest.mark.parametrize(("name", "batch"), CEILINGS)
 def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> None:
     path = find_config(name)
-    plan = inspect_memory(path, batch=batch, threads=2, measured=False).plan
+    plan = memory_of(path, batch=batch, threads=2, measured=False).plan
     phase = plan.phases[TRAIN]
     assert phase.reusable_bytes == phase.lower_bound_bytes
     # No schedule needs over a hundredth less than this one; with concat in place the bound is
@@ -136,7 +146,7 @@ def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> No
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_F1_inference_keeps_few_activations(name: str) -> None:
-    plan = inspect_memory(find_config(name), phase="infer", batch=1, threads=2, measured=False).plan
+    plan = memory_of(find_config(name), phase="infer", batch=1, threads=2, measured=False).plan
     phase = plan.phases[EVALUATE]
     live_bytes = [0] * len(phase.steps)
     for block in phase.blocks:
@@ -148,7 +158,7 @@ def test_F1_inference_keeps_few_activations(name: str) -> None:
 
 def test_S5_densenet_keeps_all_features_of_a_block_in_one_buffer() -> None:
     """Memory of training with a batch of 64 without the kernels' scratch, in MiB."""
-    plan = inspect_memory(
+    plan = memory_of(
         find_config("densenet121_imagenet"), phase="train", batch=64, threads=2, measured=False
     ).plan
     phase = plan.phases[TRAIN]

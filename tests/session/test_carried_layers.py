@@ -144,7 +144,7 @@ def test_a_run_plans_what_it_touches_and_generates_text() -> None:
     assert not [note for note in recorder.notes if "carries" in note]
     made = result("infer", "killed", "--prompt", "ROMEO:", "--length", "5", cwd=Path.cwd())
     assert made
-    run_training("data.train.order=windows", existing="overwrite", observer=recorder)
+    run_training("data.train.order=windows", overwrite=True, observer=recorder)
     assert [note for note in recorder.notes if "write `order: stream`" in note]
 
 

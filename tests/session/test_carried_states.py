@@ -9,12 +9,11 @@ import pytest
 from commands import mxrun, refused, result, succeeded
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
+from memory_reports import memory_of, verified
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun import load, nd
 from mxrun.commands.check import check
-from mxrun.commands.inspect_memory import inspect_memory
-from mxrun.commands.verify import verify
 from mxrun.train.checkpoint import load_checkpoint
 
 BATCH, STEPS = 4, 5
@@ -89,7 +88,7 @@ def test_an_evaluation_in_the_middle_of_an_epoch_leaves_the_state_of_training(
         newest("killed").carried["before_state"],
         np.load("train.npz")["data"][2 * BATCH : 3 * BATCH],
     )
-    run_training(existing="resume")
+    run_training(resume=True)
     for name, array in newest("whole").parameters.items():
         np.testing.assert_array_equal(newest("killed").parameters[name], array)
 
@@ -126,11 +125,11 @@ def test_states_are_shown_and_verified(streams: Path) -> None:
     assert check("net.yaml").to_json()["carried"] == {"before_state": (BATCH, 2)}
     shown = succeeded(mxrun("check", "net.yaml", cwd=streams))
     assert "carried from batch to batch: before_state [4, 2]" in shown.stdout
-    memory = inspect_memory("net.yaml").to_json()
+    memory = memory_of("net.yaml").to_json()
     # One state of training and one of evaluation.
     assert memory["classes"]["carried"]["total_bytes"] == 2 * 64
     assert memory["planned_bytes"] == memory["lower_bound_bytes"]
-    assert verify("net.yaml", steps=3)["passed"]
+    assert verified("net.yaml", steps=3)["passed"]
 
 
 def test_batches_that_are_split_are_refused(streams: Path) -> None:
@@ -157,14 +156,14 @@ def test_a_note_says_that_shuffled_records_do_not_continue(streams: Path) -> Non
     (note,) = [note for note in recorder.notes if "before_state" in note]
     assert "leave out `shuffle`" in note
     recorder = NoteRecorder()
-    run_training(observer=recorder, existing="overwrite")
+    run_training(observer=recorder, overwrite=True)
     assert not [note for note in recorder.notes if "before_state" in note]
 
 
 def test_a_run_resumed_with_another_batch_size_begins_with_zeros(streams: Path) -> None:
     run_training("train.max_steps=2")
     recorder = NoteRecorder()
-    run_training("data.batch_size=2", existing="resume", allow_changes=True, observer=recorder)
+    run_training("data.batch_size=2", resume=True, allow_changes=True, observer=recorder)
     assert any("carries no states of these shapes" in note for note in recorder.notes)
 
 

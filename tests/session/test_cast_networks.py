@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from layer_configs import DENSE, SOFTMAX, written
 
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load
 from mxrun.session.run import Run
-from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 
 CONVOLUTION = "Convolution: {name: c, num_filter: 4, kernel: [3, 3]}"

@@ -13,8 +13,8 @@ from killed_runs import Moment, chain
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.commands.train import prepare
 from mxrun.session.planning import load
-from mxrun.session.training import prepare
 from mxrun.train.class_weights import balanced
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
@@ -88,7 +88,7 @@ def expected(weights: Array, accumulate: int = 1) -> tuple[list[float], Array]:
 def first_weights() -> Array:
     """The initial weight, saved by a run that does not change it."""
     still = ("train.epochs=1", "train.optimizer.sgd.lr=1e-30")
-    run_training("name=first", *still, existing="overwrite")
+    run_training("name=first", *still, overwrite=True)
     return newest("first").parameters["fc_weight"].astype("f8")
 
 
@@ -171,7 +171,7 @@ def test_F5_a_killed_run_with_weights_resumes_to_the_same_bytes(tmp_path: Path) 
 def test_weights_are_part_of_a_run_that_is_resumed() -> None:
     run_training("train.class_weights=balanced")
     with pytest.raises(UserError, match="class_weights"):
-        run_training("train.class_weights=[1, 2, 3]", "train.epochs=3", existing="resume")
+        run_training("train.class_weights=[1, 2, 3]", "train.epochs=3", resume=True)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,13 @@ from layer_configs import classifier, config_text
 from PIL import Image
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.commands.infer import InferRequest, infer
-from mxrun.commands.train import TrainRequest, train
+from mxrun.commands.infer import infer
+from mxrun.commands.train import train
 from mxrun.frontend import check_labels
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets
+from mxrun.options.infer import InferOptions
+from mxrun.options.train import TrainOptions
 from mxrun.report.confusion import confusion_tables
 from mxrun.report.infer import inference_table
 from mxrun.report.progress import EpochLines
@@ -284,14 +286,16 @@ def test_a_start_from_other_classes_is_told(folder: Path, empty_folder: Path) ->
     source = folder / "runs" / "net"
     overrides = ("name=other", f"train.start_from.run={source}")
     messages: list[str] = []
-    train(path, overrides, EpochLines(messages.append), TrainRequest())
+    options = TrainOptions(config=str(path), overrides=overrides)
+    train(options, EpochLines(messages.append))
     (told,) = [text for text in messages if "learned the classes" in text]
     assert told.endswith("learned the classes ant, bee, cat; this run has ant, cat, dog")
     same = ("name=same", overrides[1])
     messages.clear()
     shutil.rmtree(empty_folder / "images")
     shutil.copytree(folder / "images", empty_folder / "images")
-    train(path, same, EpochLines(messages.append), TrainRequest())
+    options = TrainOptions(config=str(path), overrides=same)
+    train(options, EpochLines(messages.append))
     assert not any("learned the classes" in text for text in messages)
 
 
@@ -299,7 +303,7 @@ def test_inference_names_labels_as_training_did(folder: Path) -> None:
     """The part lacks the first class, so its own numbering would differ."""
     run = folder / "runs" / "net"
     assert TrainedModel.open(run).classes == ("ant", "bee", "cat")
-    inference = infer(run, InferRequest(split="eval"))
+    inference = infer(InferOptions(run=run, split="eval"))
     rows = list(inference.rows())
     assert [row["label_name"] for row in rows] == ["bee"] * 4 + ["cat"] * 4
     assert [row["label"] for row in rows] == [1] * 4 + [2] * 4
@@ -326,7 +330,7 @@ def test_inference_refuses_a_class_that_training_did_not_know(folder: Path, tmp_
     config.write_text(config.read_text().replace(str(folder), str(tmp_path / "it")))
     images(tmp_path / "it" / "images" / "test", "dog")
     with pytest.raises(UserError, match="classes that training does not know: dog"):
-        infer(config.parent, InferRequest(split="eval"))
+        infer(InferOptions(run=config.parent, split="eval"))
 
 
 def test_other_classes_are_another_run(folder: Path) -> None:

@@ -13,13 +13,13 @@ from bundled_runs import BUNDLED, bundled, executor_of
 from networks import same_bits
 
 from mxrun.commands.check import check
+from mxrun.commands.train import prepare
 from mxrun.device.cpu.tape import Tape
 from mxrun.graph.graph import Step, StepKind
 from mxrun.graph.phases import TRAIN
 from mxrun.operator.kernel import OpReqType
 from mxrun.session.planning import load
 from mxrun.session.run import Run
-from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 
 CONFIG = """\

@@ -15,18 +15,18 @@ import pytest
 from commands import HANG_S, digests, mxrun, refused, result, succeeded
 from interrupted_runs import INTERVAL, Started, left
 from killed_runs import Moment, assert_little_is_redone, chain
+from memory_reports import memory_of
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
-from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.commands.train import prepare
 from mxrun.device.cpu.team import available_cores
 from mxrun.runtime.engine.default import engine, using_engine
 from mxrun.runtime.engine.interface import Pool
 from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.profiler import Event
 from mxrun.session.planning import load
-from mxrun.session.training import prepare
 from mxrun.train.checkpoint import Arrays, Checkpoint
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
@@ -227,8 +227,8 @@ def test_F3_the_arenas_of_all_contexts_are_planned_and_touched() -> None:
     prefetched = ("data.train.transforms=[flip]", "data.prefetch=3")
     limited = ("memory={budget: 60%, micro_batches: true}",)
     for words in ((), ("train.accumulate=2",), prefetched, limited):
-        summary = run_training(TWO, *words, "train.epochs=1", existing="overwrite")
-        report = inspect_memory("net.yaml", (TWO, *words), measured=False).to_json()
+        summary = run_training(TWO, *words, "train.epochs=1", overwrite=True)
+        report = memory_of("net.yaml", (TWO, *words), measured=False).to_json()
         assert summary["contexts"] == report["contexts"] == 2
         # Other tests of the process may have pools of further contexts.
         assert [*summary["storage"]][:2] == ["cpu:0", "cpu:1"]
@@ -237,16 +237,16 @@ def test_F3_the_arenas_of_all_contexts_are_planned_and_touched() -> None:
         assert planned == summary["memory"]["touched_bytes"]
         assert planned == report["planned_bytes"] == 2 * report["arena_bytes"]
     words = (TWO, f"memory={{budget: {report['planned_bytes']}, micro_batches: true}}")
-    fitted = inspect_memory("net.yaml", words, measured=False).to_json()
+    fitted = memory_of("net.yaml", words, measured=False).to_json()
     assert fitted["planned_bytes"] <= report["planned_bytes"] == fitted["budget_bytes"]
     with pytest.raises(UserError, match="each of the 2 contexts has an arena of its own"):
-        inspect_memory("net.yaml", (TWO, "memory.budget=100 KiB"), measured=False)
+        memory_of("net.yaml", (TWO, "memory.budget=100 KiB"), measured=False)
 
 
 def test_contexts_share_the_cores_unless_threads_are_given() -> None:
     shared = run_training(TWO, "threads=null", "train.epochs=1")
     assert 1 <= shared["threads"] <= available_cores() // 2
-    given = run_training(TWO, "threads=2", "train.epochs=1", existing="overwrite")
+    given = run_training(TWO, "threads=2", "train.epochs=1", overwrite=True)
     assert given["threads"] == 2
 
 
@@ -260,7 +260,7 @@ def test_a_list_of_one_context_is_that_context() -> None:
 def test_a_run_goes_on_on_contexts_that_name_the_same_training(first: str, then: str) -> None:
     """To the bits of a run that never stopped: neither numbers nor their order change any."""
     run_training("train.epochs=1", f"context={first}")
-    run_training(f"context={then}", existing="resume")
+    run_training(f"context={then}", resume=True)
     assert_same_bits(trained("whole", f"context={first}"), newest("net"))
     assert metrics("net") == metrics("whole")
 
@@ -326,7 +326,7 @@ def test_what_is_not_finite_is_named_with_its_step_and_record() -> None:
     diverging = ("train.optimizer={sgd: {lr: 1e30}}", "train.epochs=3")
     for words in (diverging, (*diverging, "train.accumulate=2")):
         with pytest.raises(UserError, match=r"training has diverged in step [0-9]+, epoch 1: "):
-            run_training(TWO, *words, existing="overwrite")
+            run_training(TWO, *words, overwrite=True)
 
 
 @pytest.mark.parametrize(
@@ -383,14 +383,14 @@ def test_bench_compares_no_baseline_with_several_contexts() -> None:
 
 
 def test_F3_the_largest_batch_is_one_that_all_contexts_share() -> None:
-    plain = inspect_memory("net.yaml", (TWO,), measured=False).to_json()["planned_bytes"]
+    plain = memory_of("net.yaml", (TWO,), measured=False).to_json()["planned_bytes"]
     budget = f"memory.budget={plain}"
-    found = inspect_memory("net.yaml", (TWO, budget), batch="max", measured=False).to_json()
+    found = memory_of("net.yaml", (TWO, budget), batch="max", measured=False).to_json()
     size = found["batch_size"]
     assert size % 2 == 0
     assert found["planned_bytes"] <= found["budget_bytes"]
     with pytest.raises(UserError, match="does not fit"):
-        inspect_memory("net.yaml", (TWO, budget), batch=size + 2, measured=False)
+        memory_of("net.yaml", (TWO, budget), batch=size + 2, measured=False)
     words = (TWO, budget, "train.epochs=1")
     done = succeeded(mxrun("train", "net.yaml", *words, "--batch", "max", "--json", cwd=Path()))
     assert f"--batch max: {size} samples fit" in done.stderr
@@ -407,13 +407,13 @@ def test_F3_the_largest_batch_is_one_that_the_records_fill_on_each_context() -> 
 
 
 def test_F7_settings_are_planned_on_all_contexts() -> None:
-    report = inspect_memory("net.yaml", (TWO,), measured=False, changes=True).to_json()
+    report = memory_of("net.yaml", (TWO,), measured=False, what_if=True).to_json()
     changes = {change["config"]: change for change in report["what_if"]["changes"]}
     assert {"context=cpu:0", "--batch 32", "--batch 128", "precision=bfloat16"} <= changes.keys()
     for config, change in changes.items():
         batch = int(config.removeprefix("--batch ")) if config.startswith("--batch ") else None
         words = (TWO,) if batch else (TWO, config)
-        planned = inspect_memory("net.yaml", words, batch=batch, measured=False).to_json()
+        planned = memory_of("net.yaml", words, batch=batch, measured=False).to_json()
         is_limit = config.startswith("memory.budget=") and not config.endswith("%")
         assert planned["planned_bytes"] <= change["planned_bytes"]
         assert is_limit or planned["planned_bytes"] == change["planned_bytes"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from commands import digests, mxrun, python_output, refused, result
+from memory_reports import memory_of
 
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.device.cpu.team import available_cores
 
@@ -34,10 +34,10 @@ def on_one_core(*arguments: str, cwd: Path) -> dict[str, Any]:
 def test_plans_have_the_team_that_their_network_is_worth() -> None:
     """Small networks get one thread, large ones all cores; `threads` and --threads override."""
     digits, lenet = (find_config(name) for name in ("digits_lenet", "lenet_mnist"))
-    assert inspect_memory(digits, measured=False).plan.device.threads == 1
-    assert inspect_memory(lenet, measured=False).plan.device.threads == available_cores()
-    assert inspect_memory(lenet, ["threads=1"], measured=False).plan.device.threads == 1
-    named = inspect_memory(digits, ["threads=2"], threads=3, measured=False)
+    assert memory_of(digits, measured=False).plan.device.threads == 1
+    assert memory_of(lenet, measured=False).plan.device.threads == available_cores()
+    assert memory_of(lenet, ["threads=1"], measured=False).plan.device.threads == 1
+    named = memory_of(digits, ["threads=2"], threads=3, measured=False)
     assert named.plan.device.threads == 3
 
 

@@ -17,8 +17,8 @@ from training import run_training
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.base.tensor import PLAIN
+from mxrun.commands.train import prepare
 from mxrun.session.planning import load, plan_for
-from mxrun.session.training import Existing, prepare
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.divergence import Located
@@ -34,10 +34,10 @@ def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(CONFIG)
 
 
-def diverged(overrides: Sequence[str], existing: Existing = "refuse") -> str:
+def diverged(overrides: Sequence[str], **options: bool) -> str:
     """Return the message of a run that diverges."""
     with pytest.raises(UserError) as caught:
-        run_training(*overrides, existing=existing)
+        run_training(*overrides, **options)
     assert caught.value.exit_code == 2
     (diagnostic,) = caught.value.diagnostics
     return str(diagnostic)
@@ -131,7 +131,7 @@ def test_F10_the_replay_of_a_resumed_run() -> None:
         run_training(*overrides, observer=Stopper())
     (stopped,) = saved_steps(Path("runs/killed"))
     assert stopped > 0
-    assert diverged(overrides, "resume") == checked_from_the_start(overrides)
+    assert diverged(overrides, resume=True) == checked_from_the_start(overrides)
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ def test_an_evaluation_that_is_not_finite_ends_the_run_with_what_was_trained() -
     assert load_checkpoint(run / "checkpoint-5").manifest.progress.best is None
     assert not (run / "summary.json").exists()
     # Unchanged settings give the same message again.
-    assert diverged(settings, "resume") == first
+    assert diverged(settings, resume=True) == first
     evaluated(1.0)
-    resumed = run_training(*settings, existing="resume", allow_changes=True)
+    resumed = run_training(*settings, resume=True, allow_changes=True)
     uninterrupted = run_training(*settings, "name=whole")
     assert resumed["resumed_from"] == 5
     assert resumed["eval"] == uninterrupted["eval"]

@@ -16,10 +16,11 @@ from killed_runs import Moment, assert_little_is_redone, chain, kill
 
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.commands import train as command
-from mxrun.session.planning import load
+from mxrun.commands.train import prepare
+from mxrun.options.train import TrainOptions
+from mxrun.session.planning import load, parse_config
 from mxrun.session.run import Run
 from mxrun.session.save_copy import SaveCopy
-from mxrun.session.training import TrainRequest, prepare
 from mxrun.train import checkpoint_manager
 from mxrun.train.background import BackgroundWriter, StateCopy
 from mxrun.train.checkpoint import MEASURED_FILE, RunState
@@ -88,7 +89,8 @@ def before_saves(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) ->
 
 def train(*overrides: str, **options: Any) -> None:
     Path("net.yaml").write_text(CONFIG)
-    command.train("net.yaml", overrides, NullObserver(), TrainRequest(**options))
+    chosen = TrainOptions(config="net.yaml", overrides=overrides, **options)
+    command.train(chosen, NullObserver())
 
 
 def files() -> dict[str, str]:
@@ -167,7 +169,7 @@ def test_F5_a_write_that_failed_ends_the_run_after_the_step(
             train(f"engine={engine}")
     assert taken[-1] == (failing + 2 if engine == "threaded" else failing + 1)
     assert saved_steps(RUN) == [INTERVAL]
-    train(existing="resume")
+    train(resume=True)
     assert files() == uninterrupted
 
 
@@ -193,8 +195,10 @@ def test_F5_a_stop_waits_for_the_write(empty_folder: Path, monkeypatch: pytest.M
     before_saves(monkeypatch, write)
     monkeypatch.setattr(TrainingLoop, "step", step)
     monkeypatch.setattr(RunSaver, "stop", stop)
+    Path("net.yaml").write_text(CONFIG)
+    request = command.TrainRequest(TrainOptions(config="net.yaml"), interruption=interruption)
     with pytest.raises(Stopped):
-        train(interruption=interruption)
+        command.train_config(parse_config("net.yaml"), NullObserver(), request)
     assert saved_steps(RUN) == [INTERVAL, INTERVAL + 1]
 
 

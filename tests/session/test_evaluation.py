@@ -16,10 +16,12 @@ from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.evaluate import Evaluation, evaluate, prepare_evaluation
+from mxrun.commands.infer import infer
 from mxrun.io.dataset.request import open_datasets, request_dataset
-from mxrun.session.evaluation import evaluate as evaluate_model
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
+from mxrun.session.data_part import DataPart
 from mxrun.session.head_statistics import HeadEvaluation
 from mxrun.session.trained_model import TrainedModel
 
@@ -110,20 +112,20 @@ def here(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
-def evaluated(run: str, errors: int = 0, **data: Any) -> Evaluation:
-    return evaluate(f"runs/{run}", EvaluateRequest(DataPart(**data), errors)).run()
+def evaluated(run: str, *records: str, **options: Any) -> Evaluation:
+    return evaluate(EvaluateOptions(run=Path("runs", run), records=records, **options)).run()
 
 
-def problem(run: str, **data: Any) -> Diagnostic:
+def problem(run: str, *records: str, **options: Any) -> Diagnostic:
     with pytest.raises(UserError) as caught:
-        evaluated(run, **data)
+        evaluated(run, *records, **options)
     (found,) = caught.value.diagnostics
     return found
 
 
 def outputs(run: str, *names: str) -> dict[str, Array]:
     """The outputs of layers for the evaluation data, as `infer` gives them."""
-    inference = infer(f"runs/{run}", InferRequest(split="eval", outputs=names))
+    inference = infer(InferOptions(run=Path("runs", run), split="eval", outputs=names))
     batches = [batch.arrays for batch in inference.batches()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
@@ -267,7 +269,7 @@ def test_positions_with_a_probability_for_each_class_count_as_the_likeliest(
         "SoftmaxOutput: {name: softmax, label: label, preserve_shape: true}",
     )
     head = head_of(layers, "{data: [4, 6], label: [4, 3]}")
-    inference = infer("runs/net", InferRequest(split="train"))
+    inference = infer(InferOptions(run=Path("runs/net"), split="train"))
     outputs = np.concatenate([next(iter(b.arrays.values())) for b in inference.batches()])
     predicted, likeliest = outputs.argmax(-1).reshape(-1), label.argmax(-1).reshape(-1)
     assert head.metrics["accuracy"] == pytest.approx(np.mean(predicted == likeliest))
@@ -286,7 +288,7 @@ def test_metrics_of_several_heads_have_their_names(here: Path) -> None:
 
 
 def infer_loss(run: str) -> float:
-    inference = infer(f"runs/{run}", InferRequest(split="eval"))
+    inference = infer(InferOptions(run=Path("runs", run), split="eval"))
     list(inference.batches())
     assert inference.metrics is not None
     return float(inference.metrics["loss"])
@@ -322,12 +324,12 @@ def test_other_images_are_prepared_like_those_of_the_run(here: Path) -> None:
         f"images/test/{name}/{number}.png" for name in ("ant", "bee", "cat") for number in range(3)
     }
     shutil.copytree("images/test", "elsewhere", dirs_exist_ok=True)
-    other = evaluated("images", path="elsewhere")
+    other = evaluated("images", "elsewhere")
     assert other.source == "image_folder elsewhere, all"
     assert (other.loss, other.metrics) == (own.loss, own.metrics)
     train = evaluated("images", split="train")
     assert train.records == 18
-    assert evaluated("images", path="images", settings=("split=train",)).loss == train.loss
+    assert evaluated("images", "images", "split=train").loss == train.loss
 
 
 @pytest.mark.parametrize(
@@ -344,7 +346,7 @@ def test_other_images_are_prepared_like_those_of_the_run(here: Path) -> None:
 def test_a_list_names_images_and_classes(here: Path, text: str) -> None:
     shutil.copy("images/test/bee/1.png", "images/test/bee/1; a.png")
     Path("images/test/list.txt").write_text(text)
-    (head,) = evaluated("images", errors=2, path="images/test/list.txt").heads
+    (head,) = evaluated("images", "images/test/list.txt", errors=2).heads
     assert [row["support"] for row in head.rows] == [0, 1, 1]
     found = {(error["input"], error["label_name"]) for error in head.errors}
     bee = "images/test/bee/1; a.png" if ";" in text else "images/test/bee/1.png"
@@ -365,7 +367,7 @@ def test_a_list_names_images_and_classes(here: Path, text: str) -> None:
 )
 def test_bad_lists_are_refused_with_their_line(here: Path, text: str, words: str) -> None:
     Path("images/test/bad.csv").write_text(text)
-    found = problem("images", path="images/test/bad.csv")
+    found = problem("images", "images/test/bad.csv")
     assert words in found.problem
     if "wasp" in text:
         assert found.expected == "classes of training: ant, bee, cat"
@@ -386,15 +388,15 @@ def test_a_table_of_another_form_is_read_by_its_names(here: Path) -> None:
     rows = [line.split(",") for line in Path("rows.csv").read_text().splitlines()]
     Path("other.csv").write_text("".join(f"{kind};{y};note;{x}\n" for x, y, kind in rows))
     Path("straight.csv").write_text(Path("rows.csv").read_text())
-    straight = evaluated("table", errors=60, path="straight.csv")
-    other = evaluated("table", errors=60, path="other.csv")
+    straight = evaluated("table", "straight.csv", errors=60)
+    other = evaluated("table", "other.csv", errors=60)
     assert (other.records, other.loss) == (60, straight.loss)
     assert [error["record"] for error in other.heads[0].errors] == [
         error["record"] for error in straight.heads[0].errors
     ]
     renamed = Path("other.csv").read_text().replace("kind;", "species;", 1)
     Path("renamed.csv").write_text(renamed)
-    again = evaluated("table", path="renamed.csv", settings=("label=species",))
+    again = evaluated("table", "renamed.csv", "label=species")
     assert again.loss == straight.loss
 
 
@@ -411,11 +413,11 @@ def test_records_of_a_share_have_their_numbers_in_the_file(here: Path) -> None:
 def test_settings_keep_the_part_and_a_path_means_the_whole_file(here: Path) -> None:
     own = evaluated("table", errors=60)
     settings = ("header=true", "data=[x, y]")
-    same = evaluated("table", errors=60, settings=settings)
+    same = evaluated("table", *settings, errors=60)
     assert (same.records, same.heads[0].errors) == (own.records, own.heads[0].errors)
-    train = evaluated("table", split="train", settings=settings)
+    train = evaluated("table", *settings, split="train")
     assert train.records + own.records == 60
-    whole = evaluated("table", path="rows.csv")
+    whole = evaluated("table", "rows.csv")
     assert whole.records == 60
     assert "data.train reads records of the same files" in whole.notes
 
@@ -427,7 +429,8 @@ def test_arrays_are_evaluated_like_files(here: Path) -> None:
     names = np.array([file.parent.name for file in files])
 
     def of(arrays: Mapping[str, Array]) -> Evaluation:
-        return evaluate_model(model, EvaluateRequest(DataPart(arrays=arrays)))
+        part, options = DataPart(arrays=arrays), EvaluateOptions(run=Path("runs/images"))
+        return prepare_evaluation(model, part, options).run()
 
     expected = evaluated("images")
     by_name = of({"data": data, "label": names})
@@ -447,39 +450,41 @@ def test_arrays_are_evaluated_like_files(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "data", "words"),
+    ("run", "records", "options", "words"),
     [
-        ("images", {"path": "nowhere"}, "nowhere: there is no such file or folder"),
-        ("images", {"settings": ("path=nowhere",)}, "cannot be read"),
-        ("images", {"split": "val"}, "no folder for the split 'val'"),
-        ("table", {"split": "evel"}, "the config has no data called 'evel'"),
-        ("table", {"settings": ("labell=kind",)}, "unknown parameter 'labell'"),
-        ("table", {"settings": ("label=sort",)}, "no column is named 'sort'"),
-        ("table", {"settings": ("dataset=tabel",)}, "unknown data set 'tabel'"),
-        ("table", {"path": "rows.csv", "settings": ("path=rows.csv",)}, "leave one out"),
-        ("table", {"split": "all", "settings": ("split=all",)}, "leave one out"),
-        ("table", {"settings": ("label",)}, "not an override"),
-        ("table", {"path": "rows.csv", "split": "train"}, "rows.csv has no parts: --split train"),
+        ("images", ("nowhere",), {}, "nowhere: there is no such file or folder"),
+        ("images", ("path=nowhere",), {}, "cannot be read"),
+        ("images", (), {"split": "val"}, "no folder for the split 'val'"),
+        ("table", (), {"split": "evel"}, "the config has no data called 'evel'"),
+        ("table", ("labell=kind",), {}, "unknown parameter 'labell'"),
+        ("table", ("label=sort",), {}, "no column is named 'sort'"),
+        ("table", ("dataset=tabel",), {}, "unknown data set 'tabel'"),
+        ("table", ("rows.csv", "path=rows.csv"), {}, "leave one out"),
+        ("table", ("split=all",), {"split": "all"}, "leave one out"),
+        ("table", ("label[x]=1",), {}, "not an override"),
+        ("table", ("rows.csv",), {"split": "train"}, "rows.csv has no parts: --split train"),
         # Paths of which not even the existence can be found out.
-        ("images", {"path": "a" * 5000}, "aaa: there is no such file or folder"),
-        ("a" * 5000, {}, "aaa is not a run"),
+        ("images", ("a" * 5000,), {}, "aaa: there is no such file or folder"),
+        ("a" * 5000, (), {}, "aaa is not a run"),
     ],
 )
-def test_wrong_records_are_refused(here: Path, run: str, data: Any, words: str) -> None:
-    assert words in problem(run, **data).problem
+def test_wrong_records_are_refused(
+    here: Path, run: str, records: tuple[str, ...], options: Any, words: str
+) -> None:
+    assert words in problem(run, *records, **options).problem
 
 
 def test_labels_and_images_alone_are_sent_to_the_command_that_takes_them(here: Path) -> None:
     Path("some.csv").write_text("file,label\nimages/test/bee/1.png,bee\n")
     with pytest.raises(UserError, match=r"some\.csv: a list of images") as caught:
-        infer("runs/images", InferRequest(inputs=("some.csv",)))
+        infer(InferOptions(run=Path("runs/images"), inputs=("some.csv",)))
     assert "mxrun evaluate RUN some.csv" in caught.value.diagnostics[0].hint
-    assert "no parts: --split eval" in problem("images", path="some.csv", split="eval").problem
+    assert "no parts: --split eval" in problem("images", "some.csv", split="eval").problem
     Path("some.csv").write_text("images/test/bee/1.png\n")
-    assert "mxrun infer RUN" in problem("images", path="some.csv").hint
-    assert "mxrun infer RUN" in problem("images", path="images/test/bee").hint
+    assert "mxrun infer RUN" in problem("images", "some.csv").hint
+    assert "mxrun infer RUN" in problem("images", "images/test/bee").hint
 
 
 def test_files_with_names_that_are_too_long_are_refused(here: Path) -> None:
     with pytest.raises(UserError, match="aaa: there is no such file or folder"):
-        infer("runs/images", InferRequest(inputs=("a" * 5000,)))
+        infer(InferOptions(run=Path("runs/images"), inputs=("a" * 5000,)))

@@ -23,11 +23,11 @@ import yaml
 from mxrun import library
 from mxrun.commands.check import check
 from mxrun.commands.ops import operator
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.operator.register import OPERATORS, create
 from mxrun.session.planning import load
 from mxrun.session.run import Run
-from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 
 library.load()

@@ -9,8 +9,10 @@ import pytest
 from layer_configs import config_text, listed
 from training import run_training
 
-from mxrun.commands.evaluate import DataPart, EvaluateRequest, evaluate
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.evaluate import evaluate
+from mxrun.commands.infer import infer
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_close_scores_have_their_exact_area(layers: str, contexts: str, empty_fo
     )
     Path("net.yaml").write_text(text)
     trained = run_training(config=Path("net.yaml"))
-    inference = infer("runs/net", InferRequest(split="eval", outputs=("loss",)))
+    inference = infer(InferOptions(run=Path("runs/net"), split="eval", outputs=("loss",)))
     output = np.concatenate([batch.arrays["loss"] for batch in inference.batches()])
     scores = output[:, -1].astype("f8")
     order = np.sign(np.subtract.outer(scores[label == 1], scores[label == 0]))
@@ -53,5 +55,5 @@ def test_close_scores_have_their_exact_area(layers: str, contexts: str, empty_fo
     assert np.ptp(scores) < 1e-4
     assert want > 0.75
     assert trained["eval"]["auc"] == pytest.approx(want, rel=1e-12)
-    evaluation = evaluate("runs/net", EvaluateRequest(DataPart(), 0)).run()
+    evaluation = evaluate(EvaluateOptions(run=Path("runs/net"))).run()
     assert evaluation.heads[0].metrics["auc"] == trained["eval"]["auc"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from commands import result
 from layer_configs import SYNTHETIC, config_text
+from memory_reports import verified
 
-from mxrun.commands.verify import verify
 from mxrun.device.cpu.onednn import library
 from mxrun.graph.phases import EVALUATE
 from mxrun.session.benchmark_loop import Steps
@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("fuse", ["true", "false"])
 def test_F4_it_gives_the_same_in_every_way(config: Path, fuse: str) -> None:
-    report = verify(config, (f"fuse={fuse}",), steps=2)
+    report = verified(config, (f"fuse={fuse}",), steps=2)
     assert report["passed"], [variant for variant in report["variants"] if not variant["passed"]]
     assert {variant["phase"] for variant in report["variants"]} == {"train", "evaluate"}
 

@@ -14,12 +14,12 @@ from layer_configs import config_text
 from training import run_training
 
 from mxrun.base.errors import UserError
+from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.planning import last_batch, load, plan_for
 from mxrun.session.run import Run
-from mxrun.session.training import prepare
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 
 Array = npt.NDArray[Any]
@@ -222,7 +222,7 @@ def test_F5_a_fine_tuning_run_goes_on_to_the_same_bytes() -> None:
             for file in folder.iterdir():
                 file.unlink()
             folder.rmdir()
-    again = run_training(*words, existing="resume")
+    again = run_training(*words, resume=True)
     assert again["resumed_from"] == 14
     assert digests(last) == expected
     held: Checkpoint = load_checkpoint(last)

@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 from generation_runs import position_by_position
 from language_models import CARRIED, CONTEXT, LSTM, TOKENS, TRANSFORMER
+from memory_reports import memory_of
 from training import run_training
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.commands import generate
+from mxrun.commands.generate import (
+    Continuation,
+    Generation,
+    chunk_starts,
+    prepare_generation,
+)
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
@@ -22,22 +29,13 @@ from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, GENERATE, PREFILL
 from mxrun.graph.symbol import Symbol
 from mxrun.io.vocabulary.vocabulary import CharacterVocabulary
+from mxrun.options.infer import InferOptions
 from mxrun.session.device import describe, open_device
-from mxrun.session.generation import generate
-from mxrun.session.generation.generate import (
-    Continuation,
-    GenerateRequest,
-    Generation,
-    chunk_starts,
-    prepare_generation,
-)
 from mxrun.session.generation.network import CHUNK, language_model, plan_generation
-from mxrun.session.generation.prompts import read_prompts
-from mxrun.session.generation.sampling import TokenSampling
+from mxrun.session.generation.prompts import Prompt, read_prompts
 from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
 
-GREEDY = TokenSampling(temperature=0)
 PROMPTS = ("ROMEO:", "I", "the ", "And so")
 
 
@@ -56,10 +54,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrainedModel]:
     return found
 
 
+def prepared(model: TrainedModel, *prompts: str, **options: object) -> Generation:
+    chosen = InferOptions(run=model.checkpoint.folder, **options)
+    return prepare_generation(model, [Prompt(text) for text in prompts], chosen)
+
+
 def continued(
     model: TrainedModel, *prompts: str, length: int | None = 12, **options: object
 ) -> list[Continuation]:
-    generation = prepare_generation(model, GenerateRequest(prompts, length, **options))
+    generation = prepared(model, *prompts, length=length, **options)
     pieces = list(generation.run())
     for row, text in enumerate(generation.texts):
         assert "".join(piece.text for piece in pieces if piece.row == row) == text.text
@@ -93,7 +96,7 @@ def test_greedy_tokens_and_logits_are_those_of_the_full_network(
     models, name: str, prompt: str
 ) -> None:
     model, count = models[name], 12 if len(prompt) < CHUNK else CONTEXT - len(prompt)
-    (text,) = continued(model, prompt, sampling=GREEDY, length=count)
+    (text,) = continued(model, prompt, temperature=0, length=count)
     ids = text.prompt_ids + text.ids
     assert (len(text.ids), text.ended) == (count, "length")
     logits = full_logits(model, ids)
@@ -111,8 +114,8 @@ def test_greedy_tokens_and_logits_are_those_of_the_full_network(
 @pytest.mark.parametrize("name", ["transformer", "lstm", "carried"])
 @pytest.mark.parametrize("batch", [None, 3])
 def test_a_batch_of_prompts_equals_single_prompts(models, name: str, batch: int | None) -> None:
-    together = continued(models[name], *PROMPTS, sampling=GREEDY, batch=batch)
-    alone = [continued(models[name], prompt, sampling=GREEDY)[0] for prompt in PROMPTS]
+    together = continued(models[name], *PROMPTS, temperature=0, batch=batch)
+    alone = [continued(models[name], prompt, temperature=0)[0] for prompt in PROMPTS]
     assert [text.to_json() for text in together] == [text.to_json() for text in alone]
     # Draws depend on the number of a prompt, not on what the others are.
     drawn = continued(models[name], *PROMPTS, batch=batch)
@@ -147,8 +150,7 @@ def test_caches_are_bfloat16_with_the_network(models) -> None:
     model, prompt = models["transformer"], "And so it is for all"
     plans = {}
     for precision in ("float32", "bfloat16"):
-        request = GenerateRequest((prompt,), 4, GREEDY, precision=precision)
-        generation = prepare_generation(model, request)
+        generation = prepared(model, prompt, length=4, temperature=0, precision=precision)
         plans[precision] = generation.plan
         list(generation.run())
         # Of 32 numbers each for 24 positions, the keys in blocks of 16.
@@ -193,12 +195,12 @@ def test_a_token_for_the_end_of_a_text_ends_it(models) -> None:
     model = models["transformer"]
     vocabulary = model.vocabulary
     assert isinstance(vocabulary, CharacterVocabulary)
-    (text,) = continued(model, "ROMEO:", sampling=GREEDY)
+    (text,) = continued(model, "ROMEO:", temperature=0)
     end = next(token for token in text.ids if token not in text.prompt_ids)
     tokens = ["<eos>" if number == end else each for number, each in enumerate(vocabulary.tokens)]
     with_end = replace(model, vocabulary=CharacterVocabulary(tokens, None, False))
     kept = text.ids[: text.ids.index(end)]
-    ended, other = continued(with_end, "ROMEO:", "Q", sampling=GREEDY)
+    ended, other = continued(with_end, "ROMEO:", "Q", temperature=0)
     assert (ended.ids, ended.ended) == (kept, "end")
     assert other.ended in ("end", "length")
     assert ended.text == vocabulary.decode(kept)
@@ -206,14 +208,14 @@ def test_a_token_for_the_end_of_a_text_ends_it(models) -> None:
 
 def test_a_run_without_vocabulary_reads_and_writes_numbers(models) -> None:
     model = replace(models["transformer"], vocabulary=None)
-    (text,) = continued(model, "3 1 4", sampling=GREEDY, length=5)
+    (text,) = continued(model, "3 1 4", temperature=0, length=5)
     assert text.prompt_ids == [3, 1, 4]
     assert text.text == "".join(f" {token}" for token in text.ids)
     with pytest.raises(UserError, match="no vocabulary"):
         continued(model, f"3 {TOKENS}")
     with pytest.raises(UserError, match="no vocabulary"):
         continued(model, f"3 {'0' * 12}{TOKENS}")
-    (long,) = continued(model, f"3 {'0' * 5000}1 4", sampling=GREEDY, length=5)
+    (long,) = continued(model, f"3 {'0' * 5000}1 4", temperature=0, length=5)
     assert (long.prompt_ids, long.ids) == (text.prompt_ids, text.ids)
 
 
@@ -267,7 +269,7 @@ def test_chunks_change_no_draw(models, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_planned_memory_is_touched_memory(models, name: str) -> None:
     model = models[name]
     prompt = "And so it is for all"
-    generation = prepare_generation(model, GenerateRequest((prompt,), CONTEXT - len(prompt)))
+    generation = prepared(model, prompt, length=CONTEXT - len(prompt))
     plan, executor = generation.plan, generation._executor
     assert PREFILL in plan.phases
     assert plan.planned_bytes == plan.lower_bound_bytes
@@ -282,15 +284,16 @@ def test_planned_memory_is_touched_memory(models, name: str) -> None:
 
 
 def _parts(generation: Generation) -> tuple:
-    parts = (generation.trained, generation.request, generation.tokens, generation.planned)
-    return (*parts, generation.length, generation._executor)
+    prompts = [Prompt(text.prompt) for text in generation.texts]
+    parts = (generation.trained, prompts, generation.sampling, generation.tokens)
+    return (*parts, generation.planned, generation.length, generation.seed, generation._executor)
 
 
 def test_inspect_memory_shows_the_plan_of_infer(models, tmp_path: Path) -> None:
     model = models["transformer"]
     config = tmp_path / "net.yaml"
     config.write_text(TRANSFORMER)
-    report = inspect_memory(config, phase="generate", length=CONTEXT, measured=False).to_json()
+    report = memory_of(config, phase="generate", length=CONTEXT, measured=False).to_json()
     planned = plan_generation(model.built, 1, CONTEXT)
     assert report["planned_bytes"] == planned.plan.planned_bytes
     assert report["phase"] == "generate"

@@ -15,12 +15,12 @@ from peer_scripts import run_in
 from PIL import Image
 
 from mxrun.base.errors import UserError
+from mxrun.commands.train import prepare
 from mxrun.device.cpu.team import available_cores
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.update_rule import GRADIENT_SCALE
 from mxrun.session.planning import load
 from mxrun.session.run import Run
-from mxrun.session.training import prepare
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
 Array = npt.NDArray[Any]

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 
+from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset.request import open_datasets
 from mxrun.io.loading.array_iterator import ArrayIterator
-from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 from mxrun.train.metric_kind import METRICS, Metrics
 

@@ -12,10 +12,10 @@ import pytest
 from commands import digests
 from training import run_training
 
+from mxrun.commands.train import prepare
 from mxrun.report.epoch_table import EpochTable
 from mxrun.report.progress import EpochLines
 from mxrun.session.planning import load
-from mxrun.session.training import prepare
 from mxrun.train.observer import EpochDone, RunStarted, StepLogged
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
@@ -64,7 +64,7 @@ def test_max_steps_ends_a_run_within_an_epoch_with_an_evaluation_and_a_checkpoin
     assert (last["epoch"], last["step"]) == (3, 25)
     assert last["eval"]["loss"] == summary["eval"]["loss"]
     assert Path("runs/one/checkpoint-25").is_dir()
-    again = run_training("train.max_steps=25", existing="resume")
+    again = run_training("train.max_steps=25", resume=True)
     assert (again["steps"], again["resumed_from"]) == (25, None)
     # In the order of the output, not of the file.
     assert list(again["eval"]) == list(summary["eval"]) == ["loss", "accuracy", "cross_entropy"]
@@ -74,7 +74,7 @@ def test_a_run_that_was_killed_before_its_summary_has_its_last_evaluation() -> N
     words = ("train.max_steps=25", "train.log_every=4")
     summary, metrics = run_training(*words), records()
     Path("runs/one/summary.json").unlink()
-    again = run_training(*words, existing="resume")
+    again = run_training(*words, resume=True)
     assert records() == metrics
     assert again["eval"] == summary["eval"]
 
@@ -82,10 +82,10 @@ def test_a_run_that_was_killed_before_its_summary_has_its_last_evaluation() -> N
 @pytest.mark.parametrize("longer", [["train.max_steps=27"], ["train.max_steps=40"]])
 def test_a_run_goes_on_with_more_steps_to_the_same_bytes(longer: list[str]) -> None:
     run_training("train.max_steps=25", "train.log_every=4")
-    summary = run_training(*longer, "train.log_every=4", existing="resume")
+    summary = run_training(*longer, "train.log_every=4", resume=True)
     assert summary["resumed_from"] == 25
     extended = digests(Path("runs/one"))
-    run_training(*longer, "train.log_every=4", existing="overwrite")
+    run_training(*longer, "train.log_every=4", overwrite=True)
     # Only the shorter run has saved and evaluated at its end.
     without = {name for name in extended if "checkpoint-25" in name}
     assert without
@@ -96,7 +96,7 @@ def test_a_schedule_spreads_over_max_steps() -> None:
     cosine = ("train.schedule=cosine", "train.checkpoint={}")
     run_training("train.max_steps=20", "train.epochs=7", *cosine)
     by_steps = records()
-    run_training("train.epochs=2", *cosine, existing="overwrite")
+    run_training("train.epochs=2", *cosine, overwrite=True)
     assert records() == by_steps
 
 
@@ -114,7 +114,7 @@ def test_records_of_steps_are_those_of_an_uninterrupted_run_after_a_resume() -> 
             if int(folder.name.split("-")[1]) > last:
                 shutil.rmtree(folder)
         Path("runs/one/summary.json").unlink()
-        assert run_training(*every, existing="resume")["resumed_from"] == last
+        assert run_training(*every, resume=True)["resumed_from"] == last
         assert Path("runs/one/metrics.jsonl").read_bytes() == whole
 
 
@@ -151,7 +151,7 @@ def test_steps_and_epochs_have_one_line_each_and_one_heading() -> None:
         ["2/2", "20"],
     ]
     plain: list[str] = []
-    run_training(*steps, observer=EpochLines(plain.append), existing="overwrite")
+    run_training(*steps, observer=EpochLines(plain.append), overwrite=True)
     assert [line.split()[3] for line in plain[2:]] == ["5", "10", "15", "20"]
     assert [record["step"] for record in records()] == [5, 10, 10, 15, 20, 20]
 

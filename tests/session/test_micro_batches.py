@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import digests, mxrun, refused, succeeded
+from memory_reports import memory_of
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.compiler.compile import compile_plan
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
@@ -62,7 +62,7 @@ def trained(name: str, *words: str, **request: Any) -> tuple[dict[str, Any], lis
 
 
 def inspected(*words: str) -> dict[str, Any]:
-    return inspect_memory("net.yaml", words, measured=False).to_json()
+    return memory_of("net.yaml", words, measured=False).to_json()
 
 
 SETTINGS = {
@@ -156,7 +156,7 @@ def test_F2_nothing_is_cut_that_fits_or_that_nobody_asks_for() -> None:
         assert report["micro_batches"] == 1
     assert enough["blocks"] == plain["blocks"]
     assert enough["recompute"] == {}
-    infer = inspect_memory("net.yaml", (CUT, "memory.budget=25%"), "infer", measured=False)
+    infer = memory_of("net.yaml", (CUT, "memory.budget=25%"), phase="infer", measured=False)
     assert infer.to_json()["micro_batches"] == 1
 
 
@@ -240,7 +240,7 @@ def test_F5_a_run_in_parts_is_resumed_between_whole_steps() -> None:
     for folder in run.glob("checkpoint-*"):
         if folder.name != "checkpoint-3":
             shutil.rmtree(folder)
-    summary, _ = trained("net", *words, existing="resume")
+    summary, _ = trained("net", *words, resume=True)
     assert summary["resumed_from"] == 3
     assert digests(run / "checkpoint-10") == expected
 
@@ -249,9 +249,9 @@ def test_another_number_of_parts_is_another_run() -> None:
     first, _ = trained("net", CUT, "memory.budget=25%", "train.epochs=1")
     words = (CUT, "memory.budget=100%", "train.epochs=1")
     with pytest.raises(UserError) as caught:
-        trained("net", *words, existing="resume")
+        trained("net", *words, resume=True)
     assert f"micro-batches: {first['micro_batches']} then, 1 now" in str(caught.value)
-    more = {"existing": "resume", "allow_changes": True}
+    more = {"resume": True, "allow_changes": True}
     summary, _ = trained("net", CUT, "memory.budget=100%", **more)
     assert summary["resumed_from"] == 5
     assert (summary["steps"], summary["micro_batches"]) == (10, 1)

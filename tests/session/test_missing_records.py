@@ -20,6 +20,7 @@ from mxrun import library
 from mxrun.base.errors import Stopped, UserError
 from mxrun.commands import train as command
 from mxrun.commands.runs import compare_runs, list_runs
+from mxrun.commands.train import TrainingResult
 from mxrun.datasets import image_folder
 from mxrun.datasets.image_folder import ImageFolderOptions
 from mxrun.device.cpu.team import available_cores
@@ -27,7 +28,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import DATASETS, register
 from mxrun.io.images.encoded import EncodedImage
-from mxrun.session.training import Existing, TrainingResult, TrainRequest
+from mxrun.options.train import TrainOptions
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.observer import EpochDone
@@ -122,15 +123,19 @@ class After(NullObserver):
 
 
 def train(
-    config: Path, observer: NullObserver, *overrides: str, existing: Existing = "refuse"
+    config: Path, observer: NullObserver, *overrides: str, **existing: bool
 ) -> TrainingResult:
-    request = TrainRequest(existing, allow_changes=existing == "resume")
-    return command.train(config, overrides, observer, request)
+    """Train; a resumed run may have changed."""
+    changes = existing.get("resume", False)
+    options = TrainOptions(
+        config=str(config), overrides=overrides, allow_changes=changes, **existing
+    )
+    return command.train(options, observer)
 
 
-def final_state(config: Path, *overrides: str, existing: Existing) -> dict[str, bytes]:
+def final_state(config: Path, *overrides: str, **existing: bool) -> dict[str, bytes]:
     """Train to the end; return the bytes of all tensors, and the evaluation."""
-    train(config, NullObserver(), *overrides, existing=existing)
+    train(config, NullObserver(), *overrides, **existing)
     checkpoint = load_checkpoint(checkpoint_folder(RUN, saved_steps(RUN)[-1]))
     groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
     found = {name: array.tobytes() for group in groups for name, array in group.items()}
@@ -149,18 +154,18 @@ def final_state(config: Path, *overrides: str, existing: Existing) -> dict[str, 
     ],
 )
 def test_what_was_trained_before_an_unreadable_record_is_saved(config, file, overrides, step):
-    whole = final_state(config, *overrides, existing="refuse")
+    whole = final_state(config, *overrides)
     content = Path(file).read_bytes()
     damage = After(2, lambda: Path(file).write_bytes(b"no image"))
     with pytest.raises(UserError) as caught:
-        train(config, damage, *overrides, existing="overwrite")
+        train(config, damage, *overrides, overwrite=True)
     record, end = caught.value.diagnostics
     assert "record 15 of data set 'image_folder'" in record.problem
     assert file in record.problem
     assert f"after step {step}, saved in runs/net" in end.problem
     assert saved_steps(RUN) == [step]
     Path(file).write_bytes(content)
-    assert final_state(config, *overrides, existing="resume") == whole
+    assert final_state(config, *overrides, resume=True) == whole
 
 
 def test_a_record_that_is_gone_does_not_prevent_the_saving(config):
@@ -208,7 +213,7 @@ def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(
     os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
     Path(file).unlink()
     Path(file).write_bytes(content)
-    assert train(config, NullObserver(), *words, existing="resume").summary.resumed_from == step
+    assert train(config, NullObserver(), *words, resume=True).summary.resumed_from == step
 
 
 def writer_to(pipe: Path, process: subprocess.Popen[str]) -> int:

@@ -15,8 +15,10 @@ from PIL import Image
 from training import run_training
 
 from mxrun import __version__
-from mxrun.commands.convert import ConvertRequest, convert
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.convert import convert
+from mxrun.commands.infer import infer
+from mxrun.options.convert import ConvertOptions
+from mxrun.options.infer import InferOptions
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -57,8 +59,8 @@ print(json.dumps([meta.producer_name, version, meta.graph_name, meta.custom_meta
 
 def metadata(source: str, *overrides: str) -> dict[str, Any]:
     """The metadata of a converted config or run, JSON texts read; the run's name stays a text."""
-    request = ConvertRequest(source, Path("net.onnx"), overrides)
-    found = convert(request).to_json()["metadata"]
+    options = ConvertOptions(source=source, output=Path("net.onnx"), overrides=overrides)
+    found = convert(options).to_json()["metadata"]
     name = found.pop("mxrun.run")
     return {"mxrun.run": name} | {key: json.loads(text) for key, text in found.items()}
 
@@ -126,8 +128,8 @@ def test_the_preprocessing_is_what_inference_does() -> None:
     }
     image = np.random.default_rng(2).integers(0, 256, (10, 12), np.uint8)
     Image.fromarray(image).save("image.png")
-    request = InferRequest(inputs=("image.png",))
-    (batch,) = infer("runs/shapes", request).batches()
+    options = InferOptions(run=Path("runs/shapes"), inputs=("image.png",))
+    (batch,) = infer(options).batches()
     values = (image[None, None, 1:9, 2:10] * np.float32(1 / 255) - 0.5) / 0.25
     np.save("values.npy", values.astype(np.float32))
     script = (

@@ -13,6 +13,7 @@ import pytest
 from commands import HANG_S
 
 from mxrun.base.params import Parameters
+from mxrun.commands.train import prepare
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs, LazyField
 from mxrun.io.dataset.registry import DATASETS
@@ -20,7 +21,6 @@ from mxrun.io.dataset.registry import register as register_dataset
 from mxrun.io.loading.statistics import limiting_stage
 from mxrun.operator.simple import simple_operator
 from mxrun.session.planning import load
-from mxrun.session.training import prepare
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
 RECORDS, AHEAD, STEP_MS = 8, 2, 30

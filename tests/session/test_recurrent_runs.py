@@ -6,8 +6,7 @@ from pathlib import Path
 
 from interrupted_runs import CONFIG, Gone, go_on, left
 from killed_runs import Moment, chain
-
-from mxrun.commands.verify import verify
+from memory_reports import verified
 
 BODY = """\
     - Reshape: {name: rows, shape: [0, 8, 8]}
@@ -48,7 +47,7 @@ def test_F5_a_killed_recurrent_run_goes_on_to_the_same_bytes(tmp_path: Path) -> 
 def test_a_recurrent_network_is_verified(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(RECURRENT)
-    report = verify(path, ["threads=2"], steps=3)
+    report = verified(path, ["threads=2"], steps=3)
     assert report["passed"], report["variants"]
 
 

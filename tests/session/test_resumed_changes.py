@@ -15,9 +15,10 @@ from sealed import rewrite
 from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.infer import infer
 from mxrun.config.run_config import RunConfig
 from mxrun.config.section import paths_without_effect
+from mxrun.options.infer import InferOptions
 from mxrun.train.replay import NullObserver
 
 CONFIG = """\
@@ -240,10 +241,10 @@ def test_a_run_that_is_over_goes_on_with_more_epochs(
     monkeypatch.chdir(project)
     shutil.rmtree("runs/one")
     shutil.copytree("whole", "runs/one")
-    summary = run_training("train.epochs=6", existing="resume")
+    summary = run_training("train.epochs=6", resume=True)
     assert (summary["resumed_from"], summary["steps"], summary["epochs"]) == (40, 60, 6)
     extended = digests(project / "runs/one")
-    run_training("train.epochs=6", existing="overwrite")
+    run_training("train.epochs=6", overwrite=True)
     uninterrupted = digests(project / "runs/one")
     # The checkpoint at which the shorter run was over says so.
     for found in (extended, uninterrupted):
@@ -281,7 +282,7 @@ def test_fewer_epochs_than_were_made_are_the_end(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
-    summary = run_training("train.epochs=1", existing="resume", allow_changes=True)
+    summary = run_training("train.epochs=1", resume=True, allow_changes=True)
     assert (summary["resumed_from"], summary["steps"], summary["step_ms"]["min"]) == (
         20,
         20,
@@ -333,13 +334,13 @@ def test_inference_is_of_the_network_that_was_trained(
     assert old in config.read_text()
     config.write_text(config.read_text().replace(old, new))
     np.save("rows.npy", np.zeros((2, 12), "f4"))
-    request = InferRequest(inputs=("rows.npy",))
+    options = InferOptions(run=Path("runs/one"), inputs=("rows.npy",))
     if is_refused:
         with pytest.raises(UserError, match="was trained with other settings") as caught:
-            infer("runs/one", request)
+            infer(options)
         assert "--allow-changes" in str(caught.value)
-        request = replace(request, allow_changes=True)
-    notes = infer("runs/one", request).trained.notes
+        options = replace(options, allow_changes=True)
+    notes = infer(options).trained.notes
     assert any("this differs from the trained network" in note for note in notes) == is_refused
 
 

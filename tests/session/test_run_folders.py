@@ -17,7 +17,8 @@ import pytest
 from commands import MXRUN, digests, mxrun, refused, result, succeeded
 from layer_configs import classifier, config_text
 
-from mxrun.commands.train import TrainRequest, train
+from mxrun.commands.train import train
+from mxrun.options.train import TrainOptions
 from mxrun.train.replay import NullObserver
 
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
@@ -205,7 +206,7 @@ def test_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        trained = train("net.yaml", [], Removing(), TrainRequest())
+        trained = train(TrainOptions(config="net.yaml"), Removing())
     memory = trained.summary.memory
     assert memory.touched_bytes == memory.planned_bytes
     assert (tmp_path / "runs/images/summary.json").exists()

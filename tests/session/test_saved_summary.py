@@ -16,13 +16,13 @@ from sealed import spelled
 from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
+from mxrun.commands.evaluate import evaluate
 from mxrun.commands.runs import list_runs
+from mxrun.options.evaluate import EvaluateOptions
 from mxrun.report.tables import train_table
-from mxrun.session.evaluation import EvaluateRequest, evaluate
 from mxrun.session.learning_curves import learning_curves
 from mxrun.session.saved_runs import read_run
 from mxrun.session.train_summary import TrainSummary
-from mxrun.session.trained_model import TrainedModel
 from mxrun.train.checkpoint import read_manifest
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.run_directory import RunDirectory
@@ -48,6 +48,7 @@ train:
   early_stopping: {metric: accuracy, patience: 5}
 """
 RUN = Path("runs/one")
+OF_RUN = EvaluateOptions(run=RUN)
 # A value that stands for a key that is missing.
 MISSING = object()
 WRONG = [MISSING, "text", [], {}, None, True, -1, 10**400, 1e308]
@@ -142,7 +143,7 @@ def test_a_finished_run_with_another_summary_gets_a_new_one(
     (RUN / "summary.json").write_text(json.dumps(changed(before, path, {})))
     (run,) = (run for run in list_runs()["runs"] if run["name"] == "one")
     assert (run["state"], run["problem"]) == ("damaged", "summary.json is damaged")
-    assert run_training(existing="resume")["best"] == before["best"]
+    assert run_training(resume=True)["best"] == before["best"]
     after = json.loads((RUN / "summary.json").read_text())
     assert after["eval"] == before["eval"]
 
@@ -172,7 +173,7 @@ def test_a_run_goes_on_whatever_its_lines_hold(name: str, here: Path) -> None:
     lines = [json.loads(line) for line in (RUN / name).read_text().splitlines()]
     others = [json.dumps(other) for line in lines for other in every_change(line)]
     (RUN / name).write_text("\n".join([*others, "[" * 100_000, "\ufffd", ""]))
-    run_training("train.epochs=3", existing="resume")
+    run_training("train.epochs=3", resume=True)
     assert len((RUN / "timing.jsonl").read_text().splitlines()) >= 1
 
 
@@ -194,8 +195,8 @@ def test_any_other_manifest_is_refused_or_used(here: Path) -> None:
             continue
         read += 1
         if read % 4 == 0:
-            is_refused(lambda: evaluate(TrainedModel.open(RUN), EvaluateRequest()))
-        is_refused(lambda: run_training(existing="resume", observer=NoteRecorder()))
+            is_refused(lambda: evaluate(OF_RUN).run())
+        is_refused(lambda: run_training(resume=True, observer=NoteRecorder()))
         shutil.rmtree("runs")
         shutil.copytree("before", "runs")
     assert read > 10

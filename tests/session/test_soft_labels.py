@@ -10,9 +10,10 @@ from layer_configs import classifier, config_text
 from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.infer import infer
 from mxrun.commands.plot import plot
 from mxrun.io.dataset.request import open_datasets
+from mxrun.options.infer import InferOptions
 from mxrun.session.planning import load
 
 CONFIG = config_text(
@@ -45,7 +46,7 @@ def config(empty_folder: Path) -> Path:
 
 def losses(config: Path, *overrides: str) -> list[float]:
     """The mean loss of each epoch."""
-    run_training(*overrides, config=config, existing="overwrite")
+    run_training(*overrides, config=config, overwrite=True)
     (loss,) = (each for each in plot(["runs/soft"])["runs"][0]["metrics"] if each["name"] == "loss")
     return list(loss["train"])
 
@@ -58,7 +59,7 @@ def test_probabilities_of_a_file_are_what_is_learned(config):
         # The first loss is of the initial weights; the least that there can be is the entropy.
         assert entropy < found[-1] < found[0]
         assert found[-1] < 1.1 * entropy
-        result = infer(Path("runs/soft"), InferRequest(split="train"))
+        result = infer(InferOptions(run=Path("runs/soft"), split="train"))
         (output,) = (
             np.concatenate(parts)
             for parts in zip(*([*each.arrays.values()] for each in result.batches()), strict=True)

@@ -14,16 +14,18 @@ from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
-from mxrun.commands.convert import ConvertRequest, convert
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.convert import convert
+from mxrun.commands.infer import infer
 from mxrun.commands.plot import plot
+from mxrun.commands.train import prepare
 from mxrun.config import load_config
 from mxrun.config.bundled import find_config
+from mxrun.options.convert import ConvertOptions
+from mxrun.options.infer import InferOptions
 from mxrun.report.progress import EpochLines
 from mxrun.report.tables import train_table
 from mxrun.session.planning import load
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, with_synthetic_data
-from mxrun.session.training import prepare
 
 SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
 HEAD = (
@@ -81,17 +83,17 @@ def test_a_synthetic_run_is_another_run_than_one_on_data(
     assert first["synthetic_data"]
     assert notes == [NO_PATH]
     with pytest.raises(UserError) as caught:
-        trained(config, *on_data, existing="resume")
+        trained(config, *on_data, resume=True)
     assert "dataset: synthetic" in str(caught.value)
     assert "data.train: its records have changed" in str(caught.value)
     # The run itself resumes, and its own config needs no synthetic data.
-    second, notes = trained(config, existing="resume")
+    second, notes = trained(config, resume=True)
     assert second == first
     assert notes[0] == NO_PATH
     again, notes = trained(Path("runs/net/config.yaml"), "name=again")
     assert again["synthetic_data"]
     assert notes == []
-    real, notes = trained(config, *on_data, existing="overwrite")
+    real, notes = trained(config, *on_data, overwrite=True)
     assert not real["synthetic_data"]
     assert notes == []
 
@@ -113,9 +115,9 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     said = "runs/net was trained on synthetic data (dataset: synthetic), not on data of a real task"
     saved = next(run.glob("checkpoint-*"))
     for folder in (run, saved):
-        request = InferRequest(split="train")
-        assert said in infer(folder, request).trained.notes
-        converted = convert(ConvertRequest(str(folder), Path("net.onnx")))
+        options = InferOptions(run=folder, split="train")
+        assert said in infer(options).trained.notes
+        converted = convert(ConvertOptions(source=str(folder), output=Path("net.onnx")))
         assert said in converted.notes
         assert converted.metadata["mxrun.synthetic_data"] == "true"
     assert plot([str(run)])["notes"] == [said]
@@ -123,7 +125,7 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     real, notes = trained(config, "name=warm", "data.train.path=some.csv", start_from)
     assert notes == [said]
     assert not real["synthetic_data"]
-    (note,) = infer(Path("runs/warm"), InferRequest(split="train")).trained.notes
+    (note,) = infer(InferOptions(run=Path("runs/warm"), split="train")).trained.notes
     assert note.startswith("runs/warm/checkpoint-")
 
 

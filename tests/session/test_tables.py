@@ -11,9 +11,10 @@ from layer_configs import classifier, network_text
 from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.infer import infer
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets
+from mxrun.options.infer import InferOptions
 from mxrun.session.planning import load
 
 CONFIG = (
@@ -75,8 +76,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kinds(folder: Path, name: str, text: str) -> list[str]:
     """Return the classes that the run of `folder` predicts for a table."""
     (folder / name).write_text(text)
-    request = InferRequest(inputs=(str(folder / name),))
-    inference = infer(folder / "runs" / "net", request)
+    options = InferOptions(run=folder / "runs" / "net", inputs=(str(folder / name),))
+    inference = infer(options)
     return [row["top"][0]["name"] for row in inference.rows()]
 
 
@@ -121,10 +122,10 @@ def test_inference_of_a_split_finds_columns_by_name(folder: Path) -> None:
     """The evaluation table has changed since training: its columns are in another order."""
     table = folder / "other.csv"
     before = table.read_text()
-    request = InferRequest(split="eval")
-    expected = list(infer(folder / "runs" / "net", request).rows())
+    options = InferOptions(run=folder / "runs" / "net", split="eval")
+    expected = list(infer(options).rows())
     table.write_text(rows(("b", "more", "kind", "a"), 12))
-    assert list(infer(folder / "runs" / "net", request).rows()) == expected
+    assert list(infer(options).rows()) == expected
     table.write_text(before)
 
 
@@ -132,10 +133,10 @@ def test_inference_of_a_split_finds_a_numbered_label_by_its_name(empty_folder: P
     path = written(empty_folder)
     path.write_text(CONFIG.replace("label: kind", "label: 1"))
     run_training("train.epochs=1")
-    request = InferRequest(split="eval")
-    expected = list(infer(Path("runs/net"), request).rows())
+    options = InferOptions(run=Path("runs/net"), split="eval")
+    expected = list(infer(options).rows())
     Path("other.csv").write_text(rows(("b", "more", "kind", "a"), 12))
-    assert list(infer(Path("runs/net"), request).rows()) == expected
+    assert list(infer(options).rows()) == expected
 
 
 def test_who_is_at_fault_is_told(tmp_path: Path) -> None:
@@ -199,11 +200,11 @@ def test_words_are_no_classes_where_training_has_numbers(empty_folder: Path) -> 
     # The same of a part that is read after training.
     (empty_folder / "other.csv").write_text(numbered(12, "11"))
     run_training()
-    run, request = empty_folder / "runs" / "net", InferRequest(split="eval")
-    assert [row["label"] for row in infer(run, request).rows()] == list(range(12))
+    options = InferOptions(run=empty_folder / "runs" / "net", split="eval")
+    assert [row["label"] for row in infer(options).rows()] == list(range(12))
     (empty_folder / "other.csv").write_text(numbered(12, "x"))
     with pytest.raises(UserError, match="has labels that are words"):
-        infer(run, request)
+        infer(options)
 
 
 TABLE = ((0, 2, 1), (1, 0, 2))
@@ -224,7 +225,7 @@ def test_inference_takes_columns_in_the_order_of_training(empty_folder: Path, ta
     run_training()
 
     def scores(name: str) -> list[object]:
-        request = InferRequest(inputs=(str(empty_folder / name),))
-        return [row["top"] for row in infer(Path("runs/net"), request).rows()]
+        options = InferOptions(run=Path("runs/net"), inputs=(str(empty_folder / name),))
+        return [row["top"] for row in infer(options).rows()]
 
     assert scores("alone.csv") == scores("table.csv")

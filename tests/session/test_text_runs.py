@@ -15,9 +15,11 @@ from killed_runs import Moment, chain
 from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
-from mxrun.commands.infer import InferRequest, infer, result_arrays
+from mxrun.commands.evaluate import Evaluation, evaluate
+from mxrun.commands.infer import infer, result_arrays
 from mxrun.io.vocabulary.saved import VOCABULARY_FILE
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
 from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
 
@@ -50,8 +52,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def evaluated(**part: Any) -> Evaluation:
-    return evaluate("runs/killed", EvaluateRequest(DataPart(**part))).run()
+def evaluated(*records: str, **options: Any) -> Evaluation:
+    chosen = EvaluateOptions(run=Path("runs/killed"), records=records, **options)
+    return evaluate(chosen).run()
 
 
 def figures(folder: Path) -> dict[str, float]:
@@ -73,14 +76,14 @@ def test_a_bigram_model_learns_and_has_the_vocabulary_of_its_run(here: Path) -> 
     assert head.classes[:3] == (repr("\n"), repr(" "), repr("!"))
     # Another text, in other words: its characters have the ids of training.
     Path("other.txt").write_text("zeal, yet zest\n" * 20)
-    other = evaluated(path="other.txt")
+    other = evaluated("other.txt")
     assert (other.records, other.source) == ((300 - 1) // LENGTH, "text other.txt, all")
     trained = TrainedModel.open(Path("runs/killed"))
     assert trained.vocabulary is not None
     assert trained.vocabulary.decode(trained.vocabulary.encode("zeal")) == "zeal"
     Path("other.txt").write_text("10 %\n" * 20)
     with pytest.raises(UserError, match="the vocabulary does not have these characters: '1', '0'"):
-        evaluated(path="other.txt")
+        evaluated("other.txt")
 
 
 def test_a_changed_vocabulary_is_refused(here: Path) -> None:
@@ -90,11 +93,11 @@ def test_a_changed_vocabulary_is_refused(here: Path) -> None:
     assert "is not the vocabulary of the checkpoint" in refused("evaluate", "killed", cwd=here)
     saved.unlink()
     assert "no such file" in refused("evaluate", "killed", cwd=here)
-    run_training("train.max_steps=5", existing="resume")
+    run_training("train.max_steps=5", resume=True)
     assert evaluated(split="train").records
     (here / "net.yaml").write_text(CONFIG.replace("order: stream", "order: stream, lower: true"))
     with pytest.raises(UserError, match="vocabulary: the tokens of the text have changed"):
-        run_training("train.max_steps=7", existing="resume")
+        run_training("train.max_steps=7", resume=True)
 
 
 def test_tokens_have_no_transforms(here: Path) -> None:
@@ -109,7 +112,7 @@ def test_a_start_from_a_run_with_another_vocabulary_is_told(here: Path) -> None:
     run_training(*start, "data.train.lower=true", observer=observer)
     assert any("killed/checkpoint-2 has another vocabulary" in note for note in observer.notes)
     observer.notes.clear()
-    run_training(*start, existing="overwrite", observer=observer)
+    run_training(*start, overwrite=True, observer=observer)
     assert not any("vocabulary" in note for note in observer.notes)
 
 
@@ -178,7 +181,7 @@ def test_metrics_follow_from_a_loss_without_predictions(here: Path) -> None:
     (head,) = evaluated().heads
     assert "accuracy" in head.metrics
     with pytest.raises(UserError) as raised:
-        run_training("train.metrics=[accuracy]", existing="overwrite")
+        run_training("train.metrics=[accuracy]", overwrite=True)
     (problem,) = raised.value.diagnostics
     assert problem.hint == "metrics that fit: bits_per_character, cross_entropy, perplexity"
     assert "gives its loss alone, and no predictions" in "".join(problem.chain)
@@ -229,7 +232,7 @@ def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.Monke
         ("Romeo and Juliet", "Coriolanus", "The Taming of the Shrew"), texts, strict=True
     )
     Path("more.txt").write_text("".join(f"{label}\t{text}\n" for label, text in labelled))
-    found = evaluate("runs/net", EvaluateRequest(DataPart(path="more.txt"))).run()
+    found = evaluate(EvaluateOptions(run=Path("runs/net"), records=("more.txt",))).run()
     assert (found.records, found.source) == (3, "text_lines more.txt, all")
 
 
@@ -254,7 +257,7 @@ train: {max_steps: 1, optimizer: {sgd: {lr: 0.1}}}
 """
     )
     run_training()
-    (head,) = evaluate("runs/numbers", EvaluateRequest(DataPart("train"))).run().heads
+    (head,) = evaluate(EvaluateOptions(run=Path("runs/numbers"), split="train")).run().heads
     assert head.classes == ("0", "1", "2", "3")
 
 
@@ -269,8 +272,11 @@ def test_arrays_of_results_have_the_order_of_the_records(here: Path) -> None:
     run_training("train.max_steps=1")
     found = {}
     for order in ("stream", "windows"):
-        request = InferRequest(split="eval", outputs=("fc",), settings=(f"order={order}",))
-        batches = list(infer("runs/killed", request).batches())
+        settings = (f"order={order}",)
+        options = InferOptions(
+            run=Path("runs/killed"), inputs=settings, split="eval", outputs=("fc",)
+        )
+        batches = list(infer(options).batches())
         found[order] = result_arrays(batches)["fc"]
         second = batches[0].records.names[1]
     count = len(found["windows"])

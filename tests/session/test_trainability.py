@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from layer_configs import DENSE, SOFTMAX, problems, written
+from memory_reports import memory_of
 from recurrent_networks import CELL, TARGETS, config
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
-from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.session.planning import load
 
 OPAQUE = """
@@ -73,7 +73,7 @@ def test_every_command_that_trains_refuses_it_alike(backward: str, tmp_path: Pat
     path = written(tmp_path, HEADS)
     overrides = ["network.outputs=[softmax, unused]", f"backward={backward}"]
     (expected,) = problems(path, overrides)
-    for command in (load, inspect_memory):
+    for command in (load, memory_of):
         with pytest.raises(UserError) as refused:
             command(path, overrides)
         assert refused.value.diagnostics == (expected,)

@@ -11,11 +11,16 @@ from layer_configs import classifier, config_text
 
 import mxrun as package
 from mxrun.base.errors import UserError
-from mxrun.commands.convert import ConvertRequest, convert
-from mxrun.commands.evaluate import EvaluateRequest, evaluate
-from mxrun.commands.generate import GenerateRequest, generate
-from mxrun.commands.infer import InferRequest, infer
-from mxrun.commands.inspect_memory import InspectRequest, inspect_configs
+from mxrun.commands.convert import convert
+from mxrun.commands.evaluate import evaluate
+from mxrun.commands.generate import generate
+from mxrun.commands.infer import infer
+from mxrun.commands.inspect_memory import inspect_configs
+from mxrun.options.convert import ConvertOptions
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
+from mxrun.options.inspect_memory import InspectOptions
+from mxrun.session.generation.prompts import Prompt
 from mxrun.session.planning import load, trust_plugins
 from mxrun.train.checkpoint import MANIFEST_FILE
 
@@ -63,13 +68,13 @@ def refuses_to_run(config: Path) -> None:
 
 # By command, the ways to a run's folder.
 FOLDER_READERS: dict[str, Callable[[str], object]] = {
-    "infer": lambda run: infer(run, InferRequest(("x.npy",))),
-    "evaluate": lambda run: evaluate(run, EvaluateRequest()),
-    "generate": lambda run: generate(run, GenerateRequest(("a",)), Path("runs")),
-    "convert": lambda run: convert(ConvertRequest(run, Path("net.onnx"))),
-    "inspect-memory": lambda run: inspect_configs(run, (), InspectRequest()),
+    "infer": lambda run: infer(InferOptions(run=Path(run), inputs=("x.npy",))),
+    "evaluate": lambda run: evaluate(EvaluateOptions(run=Path(run))),
+    "generate": lambda run: generate(InferOptions(run=Path(run), prompt="a"), [Prompt("a")]),
+    "convert": lambda run: convert(ConvertOptions(source=run, output=Path("net.onnx"))),
+    "inspect-memory": lambda run: inspect_configs(InspectOptions(config=run)),
     "inspect-memory --diff": lambda run: inspect_configs(
-        "digits_lenet", (), InspectRequest(diff=run)
+        InspectOptions(config="digits_lenet", diff=run)
     ),
     "mxrun.load": package.load,
 }

@@ -12,11 +12,11 @@ from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.runs import list_runs
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.session.planning import load
 from mxrun.session.trained_model import select_checkpoint
-from mxrun.session.training import prepare
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy, saved_steps
 from mxrun.train.host_arrays import slots
@@ -130,7 +130,7 @@ def test_a_run_ends_early_once_nothing_gets_better() -> None:
     assert (summary["stopped_early"], summary["epochs"], summary["steps"]) == (True, 4, 32)
     assert len(metrics("one")) == 4
     assert newest("one").manifest.progress.finished
-    again = run_training(*settings, existing="resume")
+    again = run_training(*settings, resume=True)
     assert again["stopped_early"]
     assert len(metrics("one")) == 4
 
@@ -142,7 +142,7 @@ def test_early_stopping_retains_the_best_checkpoint_and_inference_uses_it() -> N
     stopping = "train.early_stopping={patience: 3, min_delta: 0}"
     growing = "train.optimizer={sgd: {lr: 1, wd: 2.2}}"
     settings = (growing, "train.epochs=50", "train.checkpoint.keep=1", stopping)
-    summary = run_training(*settings, existing="overwrite")
+    summary = run_training(*settings, overwrite=True)
     first, last = 8, 32
     assert saved_steps(Path("runs/one")) == [first, last]
     assert summary["best"]["checkpoint"] == str(Path("runs/one", f"checkpoint-{first}"))
@@ -383,6 +383,6 @@ def test_a_run_that_early_stopping_ended_says_what_continues_it() -> None:
     stopping = "train.early_stopping={patience: 1, min_delta: 9}"
     run_training(stopping, "train.epochs=6")
     events = NoteRecorder()
-    run_training(stopping, "train.epochs=6", observer=events, existing="resume")
+    run_training(stopping, "train.epochs=6", observer=events, resume=True)
     (note,) = (note for note in events.notes if "is already finished" in note)
     assert "train.early_stopping.patience with --resume --allow-changes continues it" in note

@@ -15,11 +15,11 @@ from training import newest, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
+from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import averaged
 from mxrun.session.planning import load, plan_for
-from mxrun.session.training import prepare
 from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.replay import NullObserver

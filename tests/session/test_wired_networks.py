@@ -14,6 +14,7 @@ from oracles.peer import MXNet
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import PLAIN, Layout
+from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import Step
@@ -22,7 +23,6 @@ from mxrun.graph.symbol import load_json
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.session.planning import load
 from mxrun.session.run import Run
-from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 from mxrun.train.measure import LossTensors
 

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Each layer and the layers it may import; everything else is forbidden.
 MAY_IMPORT = {
     "base": "",
+    "options": "base",
     "config": "base",
     "codegen": "base",
     "runtime": "base codegen",
@@ -41,19 +42,19 @@ MAY_IMPORT = {
     "report": "base runtime graph planner train",
     "library": "base ops",
     "session": (
-        "base config codegen runtime operator graph passes planner compiler device ops contract "
-        "executor io datasets convert peers train frontend report library"
+        "base options config codegen runtime operator graph passes planner compiler device ops "
+        "contract executor io datasets convert peers train frontend report library"
     ),
     "api": (
-        "base config codegen runtime operator graph passes planner compiler device executor "
-        "imperative kvstore io convert train frontend report library session"
+        "base options config codegen runtime operator graph passes planner compiler device "
+        "executor imperative kvstore io convert train frontend report library session commands"
     ),
     "commands": (
-        "base config codegen runtime operator graph passes planner compiler device contract "
-        "executor io convert peers train frontend report library session"
+        "base options config codegen runtime operator graph passes planner compiler device "
+        "contract executor io convert peers train frontend report library session"
     ),
     # library: main.py turns exceptions of plugins into errors for the user, wherever they occur.
-    "cli": "base commands report library",
+    "cli": "base options commands report library",
     # By name, when one of its names is first used.
     "__init__": "api",
     "__main__": "cli",

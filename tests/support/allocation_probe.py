@@ -12,11 +12,11 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.io.loading.batch import Batch
 from mxrun.io.loading.iterator import DataIterator, OnWait, Slots
 from mxrun.session.planning import load
-from mxrun.session.training import prepare
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
 KEPT = 64

@@ -241,7 +241,7 @@ class Disk:
         self._write(crash.tree)
         overwrites = self._recorded.overwrites and not crash.step
         overrides = [each for each in self._recorded.arguments if not each.startswith("--")]
-        run_training(*overrides, existing="overwrite" if overwrites else "resume")
+        run_training(*overrides, overwrite=overwrites, resume=not overwrites)
         left = digests(self._run)
         self._written = tree_of(self._folder)
         self._write(self._recorded.after)

@@ -10,15 +10,17 @@ import re
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
-import typer.models
+import typer
 
 from mxrun.cli.main import app
+from mxrun.cli.parameters import OPTIONS
 from mxrun.commands.ops import operators
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS
+from mxrun.options.declaration import DeclaredField, Option, declared_fields
 from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference
 
 COMMAND = "python tests/support/reference_pages.py"
@@ -232,25 +234,17 @@ def _commands() -> str:
 
 def _command(name: str, function: Callable[..., None]) -> list[str]:
     """Return the lines on a command: usage, help with examples, arguments and options."""
-    hints = get_type_hints(function, include_extras=True)
+    declared = get_type_hints(inspect.unwrap(function)).get(OPTIONS)
     arguments, options = [], []
-    for parameter in inspect.signature(function).parameters.values():
-        annotation, *information = get_args(hints[parameter.name]) or [None]
-        info = next((each for each in information if hasattr(each, "help")), None)
-        if info is None:
-            continue
-        is_required = parameter.default is inspect.Parameter.empty
-        default = "required" if is_required else _usual(info, parameter.default)
-        if isinstance(info, typer.models.ArgumentInfo):
-            usage = info.metavar if is_required else f"[{info.metavar}]"
-            arguments.append((usage, info.metavar, info.help, default))
+    for field in [] if declared is None else declared_fields(declared):
+        parameter, default = field.parameter, _usual(field)
+        if isinstance(parameter, Option):
+            value = "" if _has_kind(field, bool) else f" {parameter.metavar or _choices(field)}"
+            options.append(("/".join(field.flags) + value, parameter.help, default))
         else:
-            # Within Annotated, the first of an option's names is where its default would be.
-            names = (info.default, *(info.param_decls or ()))
-            named = [name for name in names if isinstance(name, str) and name.startswith("-")]
-            flag = "/".join(named or [f"--{parameter.name.replace('_', '-')}"])
-            value = "" if _is_flag(annotation) else f" {info.metavar or _choices(annotation)}"
-            options.append((flag + value, info.help, default))
+            metavar = parameter.metavar
+            usage = metavar if field.is_required else f"[{metavar}]"
+            arguments.append((usage, metavar, parameter.help, default))
     text, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\b\n")
     examples, _, after = rest.partition("\n\n")
     usage = " ".join(["mxrun", name, *(each[0] for each in arguments)])
@@ -265,20 +259,23 @@ def _command(name: str, function: Callable[..., None]) -> list[str]:
     return [*lines, ""]
 
 
-def _is_flag(annotation: Any) -> bool:
-    return annotation is bool or bool in get_args(annotation)
+def _has_kind(field: DeclaredField, kind: type) -> bool:
+    return field.type is kind or kind in get_args(field.type)
 
 
-def _choices(annotation: Any) -> str:
-    kinds = [each for each in (annotation, *get_args(annotation)) if hasattr(each, "__members__")]
-    return "|".join(member.value for kind in kinds for member in kind) or "VALUE"
+def _choices(field: DeclaredField) -> str:
+    """Return the values of a Literal, which may be None too."""
+    values = [value for kind in (field.type, *get_args(field.type)) for value in get_args(kind)]
+    return "|".join(value for value in values if isinstance(value, str))
 
 
-def _usual(info: Any, default: Any) -> str:
-    if isinstance(info.show_default, str):
-        return info.show_default
-    is_absent = default is None or default is False or default == ""
-    return "" if is_absent else str(getattr(default, "value", default))
+def _usual(field: DeclaredField) -> str:
+    if field.is_required:
+        return "required"
+    if field.parameter.usual is not None:
+        return field.parameter.usual
+    is_absent = field.default is None or field.default is False or field.default == ""
+    return "" if is_absent else str(field.default)
 
 
 def write_pages() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.commands.train import train
-from mxrun.session.training import Existing, TrainRequest
+from mxrun.options.train import TrainOptions
 from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint
 from mxrun.train.observer import Observer
@@ -59,12 +59,11 @@ def run_training(
     *overrides: str,
     config: str | Path = "net.yaml",
     observer: Observer | None = None,
-    existing: Existing = "refuse",
-    allow_changes: bool = False,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Train a config and return the summary of the run as JSON."""
-    request = TrainRequest(existing, allow_changes)
-    return train(config, overrides, observer or NullObserver(), request).summary.to_json()
+    """Train a config and return the summary of the run as JSON; options: of `mxrun train`."""
+    chosen = TrainOptions(config=str(config), overrides=overrides, **options)
+    return train(chosen, observer or NullObserver()).summary.to_json()
 
 
 def newest(name: str) -> Checkpoint:

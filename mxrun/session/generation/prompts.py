@@ -25,10 +25,10 @@ _MAX_DIGITS = 10
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text to continue, and its place for messages."""
+    """Text to continue, and its place for messages; empty for the only text."""
 
     text: str
-    place: str
+    place: str = ""
 
 
 class Tokens:
@@ -55,19 +55,16 @@ class Tokens:
             )
         return ids
 
-    def encode_all(self, prompts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each prompt. Raises UserError, which names its place if they have some.
-
-        places: of all prompts, or none.
-        """
+    def encode_all(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Return the ids of each prompt. Raises UserError, which names its place if it has one."""
         found = []
-        for number, prompt in enumerate(prompts):
+        for prompt in prompts:
             try:
-                found.append(self.encode(prompt))
+                found.append(self.encode(prompt.text))
             except UserError as error:
-                if not places:
+                if not prompt.place:
                     raise
-                raise with_prefix(error, places[number]) from error
+                raise with_prefix(error, prompt.place) from error
         return found
 
     def decoder(self, before: Sequence[int]) -> TokenDecoder:

@@ -14,6 +14,7 @@ import pytest
 from commands import HANG_S, MXRUN, mxrun, on_terminal, refused
 
 from mxrun.commands.engine import run_engine
+from mxrun.options.engine import EngineOptions
 from mxrun.runtime.jobs import JobResult, JobState
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -126,7 +127,8 @@ def test_a_full_disk_for_temporary_files_is_the_reason_of_a_failure(
     # As on a full disk, there is no folder in which a file can be made.
     monkeypatch.setattr(tempfile, "tempdir", str(Path("missing").resolve()))
     Path("jobs.yaml").write_text("jobs:\n  - {name: a, run: echo a}\n")
-    report = run_engine(Path("jobs.yaml"), "naive", None, Ignored(), lambda note: None)
+    options = EngineOptions(jobs=Path("jobs.yaml"), engine="naive")
+    report = run_engine(options, Ignored(), lambda note: None)
     (job,) = report.results
     assert (job.state, job.reason) == (
         JobState.FAILED,

@@ -1,0 +1,35 @@
+"""Options of `mxrun init`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from mxrun.options.declaration import Option, Positional
+from mxrun.options.shared import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitOptions:
+    """Data to look at, and the config to write."""
+
+    source: Annotated[
+        str,
+        Positional(
+            "A folder of images, a table (.csv, .tsv), an .npz archive, a text, lines of a "
+            "label, a tab and a text, a folder with the files of MNIST or CIFAR, or digits, the "
+            "bundled ones.",
+            "PATH",
+        ),
+    ]
+    to: Annotated[Path | None, Option("Config to write.", "FILE", usual="NAME.yaml")] = None
+    name: Annotated[str | None, Option("Name of the run.", "NAME", usual="that of the data")] = None
+    label: Annotated[
+        str | None,
+        Option(
+            "Label column of a table, by name or number from 0; of an archive, its array.",
+            "COLUMN",
+            usual="guessed",
+        ),
+    ] = None
+    overwrite: Annotated[bool, Option("Replace the config.")] = False
+    json: Json = False
