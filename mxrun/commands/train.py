@@ -21,7 +21,7 @@ from mxrun.options.shared import MAX
 from mxrun.options.train import TrainOptions
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
-from mxrun.session.budget import budget_notes, measured_recompute
+from mxrun.session.budget import budget_notes
 from mxrun.session.data_wait import wait_advice
 from mxrun.session.device import context_notes, describe
 from mxrun.session.max_batch_size import max_batch_size
@@ -30,6 +30,7 @@ from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import is_timed, parse_config
 from mxrun.session.prepared import preparing
 from mxrun.session.profile import EngineProfile, RunProfile
+from mxrun.session.recomputation import measured_recompute
 from mxrun.session.record_order import carried_notes
 from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.session.run import Run

@@ -10,25 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.executor.switch_interval import short_switch_interval
-from mxrun.frontend import Model, ModelDefinition
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN, base_phase
 from mxrun.graph.update_rule import SCHEDULE
-from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import Field
-from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.optimizer import Optimizer
 from mxrun.planner.plan import Plan
 from mxrun.session.prepared import Prepared
+from mxrun.session.random_records import synthetic_records
 from mxrun.train.host_arrays import slots
 from mxrun.train.measure import Measure, Phase
 
-# Maximum number of distinct batches, and of their bytes together: more than caches hold.
-_BATCHES = 8
-_RECORD_BYTES = 256 << 20
-# Exclusive upper limit of integers that no operator limits.
-DEFAULT_LIMIT = 10
 # Steps whose rates are computed together, as in the training loop.
 _RATES = 1024
 
@@ -170,46 +163,3 @@ class BenchmarkRates:
         self._step_count += 1
         values: npt.NDArray[np.float32] = self._values[position]
         return values
-
-
-def synthetic_records(model: Model) -> Dataset:
-    """Generate random records of the network's input shapes: floats in (0, 1] or valid integers.
-
-    No float is 0, because a network may divide by one, as a mean does by the number of words.
-    Labels are below the number of classes of every loss that reads them, ids below the number of
-    rows of every table that they index.
-    """
-    batches = batch_count(sum(spec.nbytes for spec in model.inputs.values()))
-    limits = count_limits(model)
-    fields = {}
-    for name, spec in model.records.items():
-        stream, shape = f"bench/{name}", (batches * model.batch_size, *spec.shape)
-        if spec.dtype == "float32" and name not in limits:
-            drawn = draw_bytes(0, stream, shape)
-            fields[name] = Field.images(np.maximum(drawn, 1, out=drawn))
-        else:
-            numbers = draw_integers(0, stream, shape, limits.get(name, DEFAULT_LIMIT))
-            fields[name] = Field(numbers.astype(spec.dtype))
-    return Dataset("synthetic", fields)
-
-
-def batch_count(batch_bytes: int) -> int:
-    """Return the number of synthetic batches of `batch_bytes` bytes each, at least 1."""
-    return max(1, min(_BATCHES, _RECORD_BYTES // batch_bytes))
-
-
-def count_limits(model: Model) -> dict[str, int]:
-    """Return the exclusive upper limits of inputs that hold classes or ids, by name."""
-    limits: dict[str, int] = {}
-    for loss in model.losses:
-        label_classes = loss.label_classes
-        if label_classes is not None:
-            limits[loss.label] = min(
-                label_classes.classes, limits.get(loss.label, label_classes.classes)
-            )
-    for node in model.symbol.nodes:
-        if node.operator == "Embedding" and node.prop is not None:
-            rows = node.prop.parameters.input_dim
-            name = node.inputs[node.prop.list_arguments().index("data")].name
-            limits[name] = min(rows, limits.get(name, rows))
-    return limits

@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun.base.device import DeviceDescription
-from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.session.device import open_device
-from mxrun.session.notes import Notify
-from mxrun.session.train_summary import Recomputation
-
-# Enough for a mean, and short compared with a run.
-_MEASURED_STEPS = 5
 
 
 def budgeted(built: ModelDefinition, training: bool, device: DeviceDescription) -> dict[str, Any]:
@@ -51,35 +45,6 @@ def budget_figures(plan: Plan, contexts: int) -> dict[str, Any]:
             if phase.recomputed is not None
         },
     }
-
-
-def measured_recompute(executor: Executor, notify: Notify) -> Recomputation | None:
-    """Measure the time of recomputation in a few more training steps; None without recomputation.
-
-    The steps change the parameters: call it after a run is over and saved. notify: receives notes.
-    The result holds predicted and measured time as fractions of the time of all other steps.
-    """
-    recomputed = executor.plan.phases[TRAIN].recomputed
-    if recomputed is None:
-        return None
-    notify(
-        f"memory.budget: {_MEASURED_STEPS} more steps measure the time of recomputation; "
-        "their results are discarded"
-    )
-    profile = executor.profile(TRAIN)
-    for _ in range(_MEASURED_STEPS):
-        profile.run()
-    repeated = {s.name for s in executor.plan.phases[TRAIN].steps if s.repeats is not None}
-    times = {operator.name: operator.ms for operator in profile.operators()}
-    recompute_ms = sum(ms for name, ms in times.items() if name in repeated)
-    measured = recompute_ms / (sum(times.values()) - recompute_ms)
-    notify(
-        f"memory.budget: recomputing {len(recomputed.steps)} steps took {measured:.1%} longer, "
-        f"{recomputed.extra:.1%} were predicted"
-    )
-    return Recomputation(
-        steps=len(recomputed.steps), predicted_extra=recomputed.extra, measured_extra=measured
-    )
 
 
 def budget_notes(plan: Plan) -> list[str]:

@@ -18,8 +18,9 @@ from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.profiler import Event
-from mxrun.session.benchmark_loop import BenchmarkRates, synthetic_records
+from mxrun.session.benchmark_loop import BenchmarkRates
 from mxrun.session.prepared import Prepared
+from mxrun.session.random_records import synthetic_records
 from mxrun.train.data_parallel import DataParallel
 from mxrun.train.measure import Phase
 from mxrun.train.replica import Replica

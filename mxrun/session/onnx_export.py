@@ -9,7 +9,6 @@ from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_model import Array, OnnxModel
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
-from mxrun.train.initializer import initial_value
 
 
 def onnx_model(
@@ -33,11 +32,3 @@ def onnx_model(
             )
         )
     return to_onnx(built.options.name, heads, model.inputs, arrays, any_batch)
-
-
-def initial_arrays(built: ModelDefinition) -> dict[str, Array]:
-    """Return the initial values of all parameters and auxiliary states of a run."""
-    return {
-        name: initial_value(built.training.initializers[name], name, spec.shape, built.options.seed)
-        for name, spec in built.model.learned.items()
-    }

@@ -39,3 +39,8 @@ def initial_array(name: str, built: ModelDefinition) -> npt.NDArray[Any]:
     """Return the initialiser's value of a parameter or auxiliary state."""
     initializer, shape = built.training.initializers[name], built.model.learned[name].shape
     return initial_value(initializer, name, shape, built.options.seed)
+
+
+def initial_arrays(built: ModelDefinition) -> dict[str, npt.NDArray[Any]]:
+    """Return the initial values of all parameters and auxiliary states of a run."""
+    return {name: initial_array(name, built) for name in built.model.learned}

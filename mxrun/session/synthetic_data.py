@@ -12,7 +12,7 @@ from mxrun.config import RunOptions, load_config
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset.registry import DATASETS
-from mxrun.session.benchmark_loop import DEFAULT_LIMIT, batch_count, count_limits
+from mxrun.session.random_records import DEFAULT_LIMIT, batch_count, count_limits
 from mxrun.train.run_directory import run_of
 
 NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.path=PATH"

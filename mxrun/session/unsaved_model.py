@@ -11,7 +11,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.request import open_datasets
 from mxrun.session.device import describe
-from mxrun.session.onnx_export import initial_arrays
+from mxrun.session.parameter_init import initial_arrays
 from mxrun.session.planning import team_size
 from mxrun.session.plugins import plugin_hashes
 from mxrun.session.trained_model import TrainedModel
