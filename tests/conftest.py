@@ -30,7 +30,16 @@ _OF_USERS = ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "MX
 _PROCESSES = 2
 
 # Folders whose tests run complete commands, or the same work in this process.
-_OF_COMMANDS = ("cli", "commands", "session")
+_OF_COMMANDS = (
+    "cli",
+    "commands",
+    "frontend",
+    "preparation",
+    "run",
+    "inference",
+    "generation",
+    "inspection",
+)
 
 # An example takes as long as the machine's other work makes it.
 settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])

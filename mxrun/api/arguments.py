@@ -15,10 +15,10 @@ import numpy.typing as npt
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.limits import MAX_BATCH
 from mxrun.frontend import ModelDefinition
+from mxrun.inference.data_part import EVAL, TRAIN, DataPart
+from mxrun.inference.outputs import label_inputs
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.options.shared import MAX, BatchSize
-from mxrun.session.data_part import EVAL, TRAIN, DataPart
-from mxrun.session.inference_outputs import label_inputs
 
 Records: TypeAlias = (
     npt.ArrayLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]

@@ -11,9 +11,9 @@ from mxrun import library
 from mxrun.api.arguments import count, real, texts
 from mxrun.base.limits import MAX_GENERATED, MAX_SEED
 from mxrun.commands.generate import Generation, prepare_generation
+from mxrun.generation.prompts import Prompt
 from mxrun.options.infer import InferOptions
-from mxrun.session.generation.prompts import Prompt
-from mxrun.session.trained_model import TrainedModel
+from mxrun.run.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

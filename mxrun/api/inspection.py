@@ -9,10 +9,10 @@ from typing import Any
 from mxrun.api.html import drawing, heading, paragraph, section, table
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.naming import in_words
+from mxrun.inspection.layer_report import LayerRow, check_report
+from mxrun.inspection.memory_report import MemoryReport
+from mxrun.inspection.network_description import describe_network
 from mxrun.report.figures import bytes_text
-from mxrun.session.layer_report import LayerRow, check_report
-from mxrun.session.memory_report import MemoryReport
-from mxrun.session.network_description import describe_network
 
 # Blocks in the table of a notebook; `blocks` has all.
 _MAX_BLOCKS = 20

@@ -36,22 +36,22 @@ from mxrun.commands.train import TrainRequest, train_config
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config, is_config
 from mxrun.frontend import ModelDefinition, build
+from mxrun.inference.data_part import DataPart
+from mxrun.inference.onnx_file import onnx_file
+from mxrun.inference.result_arrays import result_arrays
+from mxrun.inspection.memory_report import memory_report
 from mxrun.options.evaluate import EvaluateOptions
 from mxrun.options.infer import InferOptions
 from mxrun.options.shared import MAX, BatchSize
 from mxrun.options.train import TrainOptions
-from mxrun.session.data_part import DataPart
-from mxrun.session.max_batch_size import max_batch_size
-from mxrun.session.memory_report import memory_report
-from mxrun.session.micro_batches import planned
-from mxrun.session.onnx_file import onnx_file
-from mxrun.session.planning import parse_config, trust_plugins
-from mxrun.session.result_arrays import result_arrays
-from mxrun.session.resume import saved_manifest
-from mxrun.session.train_summary import TrainSummary
-from mxrun.session.trained_model import TrainedModel
-from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
-from mxrun.session.warm_start import WarmStartSource
+from mxrun.preparation.max_batch_size import max_batch_size
+from mxrun.preparation.micro_batches import planned
+from mxrun.preparation.planning import parse_config, trust_plugins
+from mxrun.run.resume import saved_manifest
+from mxrun.run.train_summary import TrainSummary
+from mxrun.run.trained_model import TrainedModel
+from mxrun.run.unsaved_model import save_model, start_values, unsaved_model
+from mxrun.run.warm_start import WarmStartSource
 from mxrun.train.advice import IN_PYTHON
 from mxrun.train.interruption import Interruption
 from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_run, run_of

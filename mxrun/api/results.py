@@ -13,10 +13,10 @@ import numpy.typing as npt
 from mxrun.api.html import drawing, heading, paragraph, section, table
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import Evaluation
+from mxrun.inference.head_statistics import HeadEvaluation
 from mxrun.report.figures import duration_text, metric_text, records_text
-from mxrun.session.head_statistics import HeadEvaluation
-from mxrun.session.learning_curves import learning_curves, read_records
-from mxrun.session.saved_runs import BestFigure, read_run
+from mxrun.run.learning_curves import learning_curves, read_records
+from mxrun.run.saved_runs import BestFigure, read_run
 
 Array = npt.NDArray[Any]
 

@@ -16,20 +16,20 @@ from mxrun.config.bundled import find_config
 from mxrun.device.interface import ProgramCost
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.inspection.benchmark_loop import Steps
+from mxrun.inspection.roofline import Roofline, roofline
 from mxrun.options.bench import BenchOptions
+from mxrun.preparation.notes import Notify
+from mxrun.preparation.planning import load, plan_for
+from mxrun.preparation.prepared import preparing
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
-from mxrun.session.benchmark_loop import Steps
-from mxrun.session.notes import Notify
-from mxrun.session.planning import load, plan_for
-from mxrun.session.prepared import preparing
-from mxrun.session.roofline import Roofline, roofline
 from mxrun.train.quantiles import quantiles
 
 if TYPE_CHECKING:
-    from mxrun.session.comparison import PeerResult
-    from mxrun.session.context_benchmark import FunctionTime
+    from mxrun.inspection.comparison import PeerResult
+    from mxrun.inspection.context_benchmark import FunctionTime
 
 # Number of profiled steps: enough for an average, and all that a trace shows.
 _PROFILED_STEPS = 50
@@ -197,7 +197,7 @@ def _measured_on_contexts(
     started_at: float,
 ) -> ContextsReport:
     # Imported on demand: without several contexts it would delay the first step.
-    from mxrun.session.context_benchmark import ContextSteps, function_times
+    from mxrun.inspection.context_benchmark import ContextSteps, function_times
 
     with preparing(built.options, notify):
         plan = plan_for(built, True, options.threads, notify)
@@ -288,8 +288,8 @@ def _comparison(
     if not options.against:
         return lambda built, steps, peak_bytes: {}
     # Imported on demand: without baselines it would be a tenth of the time to the first step.
+    from mxrun.inspection.comparison import Length, compare
     from mxrun.peers.baseline import find
-    from mxrun.session.comparison import Length, compare
 
     found = find(options.against, dict(options.peer_python))
     length = Length(options.steps, options.warmup)

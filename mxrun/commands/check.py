@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mxrun.config.bundled import find_config
-from mxrun.session.layer_report import CheckReport, check_report
-from mxrun.session.planning import load, trust_plugins
+from mxrun.inspection.layer_report import CheckReport, check_report
+from mxrun.preparation.planning import load, trust_plugins
 
 __all__ = ["CheckReport", "check"]
 

@@ -13,7 +13,7 @@ from mxrun.contract.check import CheckOutcome, check_property
 from mxrun.contract.problem import Violation
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty
-from mxrun.session.plugins import named_operator
+from mxrun.preparation.plugins import named_operator
 
 Description = dict[str, Any]
 

@@ -13,11 +13,11 @@ from mxrun.config.bundled import find_config, is_config
 from mxrun.config.foreign_files import foreign_weights
 from mxrun.convert.onnx_model import OPSET, Array
 from mxrun.frontend import ModelDefinition
+from mxrun.inference.onnx_file import onnx_file
 from mxrun.options.convert import ConvertOptions
-from mxrun.session.onnx_file import onnx_file
-from mxrun.session.parameter_init import initial_arrays
-from mxrun.session.planning import load, trust_plugins
-from mxrun.session.trained_model import TrainedModel
+from mxrun.preparation.parameter_init import initial_arrays
+from mxrun.preparation.planning import load, trust_plugins
+from mxrun.run.trained_model import TrainedModel
 from mxrun.train.run_directory import find_run, is_run
 
 

@@ -13,16 +13,16 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.base.near_names import nearest
+from mxrun.inspection.dataset_catalog import dataset_description, dataset_rows
 from mxrun.io.fetch.files import FetchedFile, FetchRequest, FileProgress, fetch_files
 from mxrun.io.fetch.published import PUBLISHED, PublishedDataset
 from mxrun.io.fetch.transfer import TransferPolicy
 from mxrun.io.files import user_path
 from mxrun.options.datasets import CheckDataOptions, FetchOptions, PeekOptions, StatisticsOptions
-from mxrun.session.data_check import DataCheck, check_records
-from mxrun.session.data_sample import DataSample, sample_records
-from mxrun.session.data_sections import TRAIN, DataSections, open_sections
-from mxrun.session.data_statistics import SectionStatistics, normalize_text, section_statistics
-from mxrun.session.dataset_catalog import dataset_description, dataset_rows
+from mxrun.survey.data_check import DataCheck, check_records
+from mxrun.survey.data_sample import DataSample, sample_records
+from mxrun.survey.data_sections import TRAIN, DataSections, open_sections
+from mxrun.survey.data_statistics import SectionStatistics, normalize_text, section_statistics
 
 __all__ = [
     "DataSections",

@@ -14,13 +14,13 @@ from typing import Any
 from mxrun.base.child_python import run_code
 from mxrun.config.jobs import JobSection, load_jobs
 from mxrun.options.engine import EngineOptions
+from mxrun.preparation.notes import Notify
 from mxrun.runtime.child_processes import ChildProcesses
 from mxrun.runtime.engine.default import new_engine
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 from mxrun.runtime.jobs import Job, JobObserver, JobResult, JobState, run_jobs
 from mxrun.runtime.profiler import Event
-from mxrun.session.notes import Notify
 
 _THREADED = "threaded"
 

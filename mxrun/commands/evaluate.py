@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from mxrun.frontend import ModelDefinition
-from mxrun.options.evaluate import EvaluateOptions
-from mxrun.options.shared import divide_settings
-from mxrun.session.data_part import DataPart, open_part
-from mxrun.session.head_statistics import HeadEvaluation, statistics_of
-from mxrun.session.inference import (
+from mxrun.inference.data_part import DataPart, open_part
+from mxrun.inference.head_statistics import HeadEvaluation, statistics_of
+from mxrun.inference.inference import (
     Inference,
     InferenceBatch,
     InferenceSetup,
     prepare,
 )
-from mxrun.session.inference_outputs import OutputHead, predictions
-from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.records import DatasetSource
-from mxrun.session.trained_model import TrainedModel, opened
+from mxrun.inference.outputs import OutputHead, predictions
+from mxrun.inference.records import DatasetSource
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.shared import divide_settings
+from mxrun.preparation.notes import Notify, ignore_note
+from mxrun.run.trained_model import TrainedModel, opened
 
 Row = dict[str, Any]
 

@@ -11,27 +11,27 @@ import numpy.typing as npt
 
 from mxrun.device.interface import Mirror
 from mxrun.executor.executor import Executor
-from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import GENERATE, PREFILL
-from mxrun.io.vocabulary.vocabulary import TokenDecoder
-from mxrun.options.infer import InferOptions
-from mxrun.options.shared import MAX
-from mxrun.passes.incremental import PRESENT
-from mxrun.planner.plan import Plan
-from mxrun.runtime.engine.default import engine_of
-from mxrun.session.generation.network import (
+from mxrun.generation.network import (
     CHUNK,
     PlannedGeneration,
     language_model,
     plan_generation,
     position_limit,
 )
-from mxrun.session.generation.prompts import Prompt, Tokens, read_prompts
-from mxrun.session.generation.sampling import RowDraws, TokenSampling
-from mxrun.session.inference import team_of
-from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.prepared import Prepared, preparing
-from mxrun.session.trained_model import TrainedModel, opened
+from mxrun.generation.prompts import Prompt, Tokens, read_prompts
+from mxrun.generation.sampling import RowDraws, TokenSampling
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.phases import GENERATE, PREFILL
+from mxrun.inference.inference import team_of
+from mxrun.io.vocabulary.vocabulary import TokenDecoder
+from mxrun.options.infer import InferOptions
+from mxrun.options.shared import MAX
+from mxrun.passes.incremental import PRESENT
+from mxrun.planner.plan import Plan
+from mxrun.preparation.notes import Notify, ignore_note
+from mxrun.preparation.prepared import Prepared, preparing
+from mxrun.run.trained_model import TrainedModel, opened
+from mxrun.runtime.engine.default import engine_of
 from mxrun.train.operations import LoopOperations
 
 Array = npt.NDArray[Any]

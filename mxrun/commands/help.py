@@ -10,10 +10,10 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, nearest
 from mxrun.commands import docs, ops
 from mxrun.config.translate import key_elsewhere
+from mxrun.inspection.reference import LAYERS, ReferenceEntry, config_reference, find
+from mxrun.inspection.reference_search import related, related_to_words, see_also
 from mxrun.operator.foreign_names import elsewhere, missing
 from mxrun.operator.register import OPERATORS
-from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference, find
-from mxrun.session.reference_search import related, related_to_words, see_also
 
 Report = dict[str, Any]
 # Names of what there is to choose from, and the keys that take it.

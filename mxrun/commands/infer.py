@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.inference.array_records import ArraySource, named_arrays
+from mxrun.inference.data_part import DataPart, open_part
+from mxrun.inference.inference import Inference, InferenceSetup, prepare
+from mxrun.inference.outputs import OutputHead, heads, needed_inputs
+from mxrun.inference.records import DatasetSource, FileSource, RecordSource
+from mxrun.inference.result_arrays import result_arrays
+from mxrun.inference.text_records import TextSource
 from mxrun.options.infer import InferOptions
 from mxrun.options.shared import divide_settings
-from mxrun.session.array_records import ArraySource, named_arrays
-from mxrun.session.data_part import DataPart, open_part
-from mxrun.session.inference import Inference, InferenceSetup, prepare
-from mxrun.session.inference_outputs import OutputHead, heads, needed_inputs
-from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.records import DatasetSource, FileSource, RecordSource
-from mxrun.session.result_arrays import result_arrays
-from mxrun.session.text_records import TextSource
-from mxrun.session.trained_model import TrainedModel, opened
+from mxrun.preparation.notes import Notify, ignore_note
+from mxrun.run.trained_model import TrainedModel, opened
 
 __all__ = ["Inference", "infer", "prepare_inference", "result_arrays"]
 

@@ -18,13 +18,13 @@ from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.paths import find_files, is_pattern
 from mxrun.options.init import InitOptions
-from mxrun.session.array_survey import known_files, survey_archive, survey_files
-from mxrun.session.config_draft import draft_config
-from mxrun.session.data_survey import DataSurvey
-from mxrun.session.image_survey import survey_images, survey_stored_images
-from mxrun.session.table_survey import survey_table
-from mxrun.session.text_draft import draft_text_config
-from mxrun.session.text_survey import TEXT, survey_text, survey_text_lines, text_dataset_of
+from mxrun.survey.arrays import known_files, survey_archive, survey_files
+from mxrun.survey.config_draft import draft_config
+from mxrun.survey.images import survey_images, survey_stored_images
+from mxrun.survey.survey import DataSurvey
+from mxrun.survey.tables import survey_table
+from mxrun.survey.text_draft import draft_text_config
+from mxrun.survey.texts import TEXT, survey_text, survey_text_lines, text_dataset_of
 
 _SEPARATORS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100

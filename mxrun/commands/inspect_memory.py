@@ -14,22 +14,22 @@ from mxrun.config.bundled import find_config
 from mxrun.device.interface import Device
 from mxrun.executor.bind import bind
 from mxrun.frontend import build
+from mxrun.generation.network import language_model, plan_generation
 from mxrun.graph.phases import GENERATE
+from mxrun.inspection.memory_report import MemoryReport, memory_report
+from mxrun.inspection.what_if import WhatIfRequest, what_if
 from mxrun.operator.native_kernel import Addition, add_loop
 from mxrun.options.inspect_memory import InspectOptions
 from mxrun.options.shared import MAX
 from mxrun.planner.plan import Plan
+from mxrun.preparation.device import open_device
+from mxrun.preparation.max_batch_size import max_batch_size
+from mxrun.preparation.micro_batches import Planned, planned
+from mxrun.preparation.notes import Notify, ignore_note, notify_once
+from mxrun.preparation.planning import parse_config, trust_plugins
+from mxrun.preparation.prepared import preparing
 from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.runtime.resident import resident_bytes
-from mxrun.session.device import open_device
-from mxrun.session.generation.network import language_model, plan_generation
-from mxrun.session.max_batch_size import max_batch_size
-from mxrun.session.memory_report import MemoryReport, memory_report
-from mxrun.session.micro_batches import Planned, planned
-from mxrun.session.notes import Notify, ignore_note, notify_once
-from mxrun.session.planning import parse_config, trust_plugins
-from mxrun.session.prepared import preparing
-from mxrun.session.what_if import WhatIfRequest, what_if
 from mxrun.train.run_directory import CONFIG_FILE, config_of
 
 # Number of elements for which every team is worthwhile.

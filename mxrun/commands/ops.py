@@ -25,7 +25,7 @@ from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
 from mxrun.operator.register import OPERATORS, AnyProperty, create, implementations
 from mxrun.operator.shape import ShapeContradiction, is_known, require_complete
-from mxrun.session.plugins import named_operator
+from mxrun.preparation.plugins import named_operator
 
 _BATCH = 4
 # Sample shapes of an input, tried in order until all shapes are known; square ones fit products.

@@ -16,7 +16,7 @@ from mxrun.io.pack.encode import default_encoding
 from mxrun.io.pack.options import PackEncoding, PackForm, PackOptions, PackTarget
 from mxrun.io.pack.pack import PackRequest, PackResult, pack
 from mxrun.options.pack import PackCommandOptions
-from mxrun.session.pack_source import open_source
+from mxrun.survey.pack_source import open_source
 from mxrun.train.interruption import Interruption
 
 _SUFFIXES: dict[str, PackForm] = {".rec": "rec", ".tar": "tar"}

@@ -13,10 +13,14 @@ from mxrun.base.flags import runs_folder
 from mxrun.commands.ops import example
 from mxrun.config.bundled import find_config, is_config
 from mxrun.graph.symbol import load_json
+from mxrun.inspection.network_description import (
+    describe_network,
+    describe_operator,
+    describe_symbol,
+)
 from mxrun.operator.register import OPERATORS
-from mxrun.session.learning_curves import learning_curves
-from mxrun.session.network_description import describe_network, describe_operator, describe_symbol
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
+from mxrun.run.learning_curves import learning_curves
 from mxrun.train.run_directory import find_run, is_run, run_of
 
 Report = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.flags import runs_folder
 from mxrun.base.near_names import nearest
-from mxrun.session.config_differences import config_differences
-from mxrun.session.saved_runs import SavedRun, read_run, saved_runs
+from mxrun.run.config_differences import config_differences
+from mxrun.run.saved_runs import SavedRun, read_run, saved_runs
 from mxrun.train.run_directory import find_run, is_run, run_of
 
 Report = dict[str, Any]

@@ -15,35 +15,35 @@ from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
+from mxrun.inspection.profile import EngineProfile, RunProfile
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets
 from mxrun.options.shared import MAX
 from mxrun.options.train import TrainOptions
-from mxrun.runtime.contention import CoreWaits
-from mxrun.runtime.memory_limits import peak_rss_bytes
-from mxrun.session.budget import budget_notes
-from mxrun.session.data_wait import wait_advice
-from mxrun.session.device import context_notes, describe
-from mxrun.session.max_batch_size import max_batch_size
-from mxrun.session.micro_batches import micro_batch_notes, planned
-from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.planning import is_timed, parse_config
-from mxrun.session.prepared import preparing
-from mxrun.session.profile import EngineProfile, RunProfile
-from mxrun.session.recomputation import measured_recompute
-from mxrun.session.record_order import carried_notes
-from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
-from mxrun.session.run import Run
-from mxrun.session.storage_counters import StorageCounters
-from mxrun.session.synthetic_data import NO_PATH, uses_synthetic_data, with_synthetic_data
-from mxrun.session.train_summary import MemoryUse, SavedBest, StepTimes, TrainSummary
-from mxrun.session.variables import (
+from mxrun.preparation.budget import budget_notes
+from mxrun.preparation.device import context_notes, describe
+from mxrun.preparation.max_batch_size import max_batch_size
+from mxrun.preparation.micro_batches import micro_batch_notes, planned
+from mxrun.preparation.notes import Notify, ignore_note
+from mxrun.preparation.planning import is_timed, parse_config
+from mxrun.preparation.prepared import preparing
+from mxrun.preparation.record_order import carried_notes
+from mxrun.preparation.synthetic_data import NO_PATH, uses_synthetic_data, with_synthetic_data
+from mxrun.preparation.variables import (
     groups_json,
     trainable_elements,
     variable_groups,
     warm_start,
 )
-from mxrun.session.warm_start import WarmStartSource
+from mxrun.run.data_wait import wait_advice
+from mxrun.run.recomputation import measured_recompute
+from mxrun.run.resume import RunStart, is_abandoned, resume, saved_manifest
+from mxrun.run.run import Run
+from mxrun.run.storage_counters import StorageCounters
+from mxrun.run.train_summary import MemoryUse, SavedBest, StepTimes, TrainSummary
+from mxrun.run.warm_start import WarmStartSource
+from mxrun.runtime.contention import CoreWaits
+from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.bad_record_list import begin_list
 from mxrun.train.checkpoint import PlanRecord, checkpoint_folder

@@ -19,15 +19,15 @@ from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN, base_phase, bucket_phase
+from mxrun.inspection.benchmark_loop import Steps
+from mxrun.inspection.fault_injection import freed_early
 from mxrun.options.check import VerifyOptions
 from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
-from mxrun.session.benchmark_loop import Steps
-from mxrun.session.fault_injection import freed_early
-from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.planning import load, request_for
-from mxrun.session.prepared import preparing
+from mxrun.preparation.notes import Notify, ignore_note
+from mxrun.preparation.planning import load, request_for
+from mxrun.preparation.prepared import preparing
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -10,8 +10,8 @@ from training import run_training
 
 import mxrun
 from mxrun.commands.generate import generate
+from mxrun.generation.prompts import Prompt
 from mxrun.options.infer import InferOptions
-from mxrun.session.generation.prompts import Prompt
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from contextlib import contextmanager, nullcontext
 from mxrun.config.bundled import find_config
 from mxrun.device.cpu.team import available_cores
 from mxrun.graph.phases import TRAIN
-from mxrun.session.benchmark_loop import Steps
-from mxrun.session.planning import load, plan_for
+from mxrun.inspection.benchmark_loop import Steps
+from mxrun.preparation.planning import load, plan_for
 
 _WARM_UP = 10
 # Untimed steps at the start of a run.

@@ -28,13 +28,13 @@ import numpy as np
 from mxrun.commands.generate import Generation, prepare_generation
 from mxrun.config.bundled import find_config
 from mxrun.frontend import build
+from mxrun.generation.network import language_model
+from mxrun.generation.prompts import Prompt
 from mxrun.graph.phases import GENERATE
 from mxrun.options.infer import InferOptions
 from mxrun.passes.incremental import PRESENT
-from mxrun.session.generation.network import language_model
-from mxrun.session.generation.prompts import Prompt
-from mxrun.session.planning import parse_config
-from mxrun.session.unsaved_model import start_values, unsaved_model
+from mxrun.preparation.planning import parse_config
+from mxrun.run.unsaved_model import start_values, unsaved_model
 
 # Layers, heads and context of each config.
 _SIZES = {"gpt_shakespeare": (4, 4, 64), "gpt_shakespeare_medium": (6, 6, 256)}

@@ -19,8 +19,8 @@ from mxrun.compiler.team_size import team_sizes
 from mxrun.config.bundled import find_config
 from mxrun.device.cpu.team import available_cores
 from mxrun.graph.phases import TRAIN
-from mxrun.session.benchmark_loop import Steps
-from mxrun.session.planning import load, plan_for, team_size
+from mxrun.inspection.benchmark_loop import Steps
+from mxrun.preparation.planning import load, plan_for, team_size
 
 _WARM_UP = 3
 # Untimed steps at the start of a run: the first ones run on cold caches.

@@ -67,7 +67,7 @@ def test_the_program_starts_before_its_imports_and_after_its_shell() -> None:
 
 
 def test_the_command_line_is_light() -> None:
-    heavy = ("rich", "numpy", "pydantic", "yaml", "mxrun.session", "mxrun.config")
+    heavy = ("rich", "numpy", "pydantic", "yaml", "mxrun.preparation", "mxrun.config")
     script = f"import sys, mxrun.cli.main; print([m for m in {heavy} if m in sys.modules])"
     output = python_output("-c", script)
     assert output.strip() == "[]"

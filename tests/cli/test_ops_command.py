@@ -15,7 +15,7 @@ from mxrun.commands.check import check
 from mxrun.commands.ops import operator
 from mxrun.config.file_keys import LayerKeys
 from mxrun.operator.register import OPERATORS
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 library.load()
 NAMES = [name for name in OPERATORS if not OPERATORS.get(name).is_internal]

@@ -16,7 +16,7 @@ from consoles import printed
 
 from mxrun.commands.runs import compare_runs, list_runs
 from mxrun.report.runs import comparison_tables, list_tables
-from mxrun.session.config_differences import config_differences
+from mxrun.run.config_differences import config_differences
 
 SHORT = ("train", "digits_lenet", "threads=1")
 

@@ -16,9 +16,9 @@ from mxrun.commands.bench import bench
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.options.bench import BenchOptions
+from mxrun.preparation.planning import load, plan_for
+from mxrun.preparation.random_records import synthetic_records
 from mxrun.report.profile import bench_tables
-from mxrun.session.planning import load, plan_for
-from mxrun.session.random_records import synthetic_records
 
 FEW = ("--steps", "4", "--warmup", "1", "--threads", "1")
 

@@ -19,12 +19,12 @@ from oracles.peer import MXNet, Peer, PyTorch
 from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.inspection.benchmark_loop import Steps
+from mxrun.inspection.comparison import Pairs
+from mxrun.inspection.equivalence import NotEquivalent, ReferenceOutputs
 from mxrun.peers.baseline import KINDS as PEERS
 from mxrun.peers.baseline import BaselineProcess, find
-from mxrun.session.benchmark_loop import Steps
-from mxrun.session.comparison import Pairs
-from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs
-from mxrun.session.planning import load, plan_for
+from mxrun.preparation.planning import load, plan_for
 
 KINDS: dict[str, type[Peer]] = {"torch": PyTorch, "mxnet": MXNet}
 FEW = ("--steps", "3", "--warmup", "1", "--threads", "1", "--batch", "8")

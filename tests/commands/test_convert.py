@@ -20,7 +20,7 @@ from mxrun.commands.infer import infer
 from mxrun.config.bundled import find_config
 from mxrun.options.convert import ConvertOptions
 from mxrun.options.infer import InferOptions
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 CONFIGS = ("lenet_mnist", "mlp_mnist", "resnet20_cifar10", "autoencoder_digits", "mlp_regression")
 

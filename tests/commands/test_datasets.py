@@ -23,8 +23,8 @@ from mxrun.io.pack.options import PackOptions, PackTarget
 from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.options.datasets import CheckDataOptions, PeekOptions, StatisticsOptions
 from mxrun.report.image_sheet import image_sheet
-from mxrun.session.data_sample import DataSample
-from mxrun.session.image_survey import survey_images
+from mxrun.survey.data_sample import DataSample
+from mxrun.survey.images import survey_images
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from mxrun.base.errors import UserError
 from mxrun.base.foreign_names import KEYS
 from mxrun.commands import help as command
 from mxrun.commands import ops
-from mxrun.session.reference import config_reference, find
+from mxrun.inspection.reference import config_reference, find
 
 COMMANDS = {"train": "Train a network.", "runs": "List the runs.", "inspect-memory": "Memory."}
 

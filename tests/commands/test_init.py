@@ -19,7 +19,7 @@ from mxrun.datasets.digits import DigitsOptions, read
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets
 from mxrun.options.init import InitOptions
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from mxrun.base.errors import UserError
 from mxrun.commands.datasets import count_records, open_sections
 from mxrun.commands.init import init
 from mxrun.options.init import InitOptions
-from mxrun.session.text_survey import text_dataset_of
+from mxrun.survey.texts import text_dataset_of
 
 WORDS = [
     "the",

@@ -23,7 +23,7 @@ from mxrun.io.dataset.request import open_datasets
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
-from mxrun.session.planning import load, plan_for
+from mxrun.preparation.planning import load, plan_for
 from mxrun.train.host_arrays import slots
 
 

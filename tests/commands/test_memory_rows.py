@@ -17,7 +17,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Block
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 CONFIG_NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 SENTINELS = (0x3E, 0x3F)

@@ -17,8 +17,8 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.cost import Bound, Cost, cost_of, traffic_of
 from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.inspection.roofline import Excess, OperatorFloor, Roofline, roofline
 from mxrun.runtime.profiler import Event
-from mxrun.session.roofline import Excess, OperatorFloor, Roofline, roofline
 
 # The digits of a cost tell its parts: loops, primitives, teams.
 LOOP, PRIMITIVE, TEAM = 1, 1_000, 1_000_000

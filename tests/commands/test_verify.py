@@ -18,8 +18,8 @@ from mxrun.compiler.compile import compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
-from mxrun.session.fault_injection import freed_early
-from mxrun.session.planning import load, request_for
+from mxrun.inspection.fault_injection import freed_early
+from mxrun.preparation.planning import load, request_for
 
 NET = config_text(
     """\

@@ -28,7 +28,7 @@ from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, load_json, variable
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 PEERS: list[type[Peer]] = [MXNet, PyTorch]
 SYMBOLS = Path(__file__).parents[1] / "peers" / "symbols"

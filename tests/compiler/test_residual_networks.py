@@ -35,7 +35,7 @@ from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.graph.update_rule import UpdateRule
-from mxrun.session.planning import load, plan_for
+from mxrun.preparation.planning import load, plan_for
 from mxrun.train.initializer import Msra, initial_value, initializer_for
 
 pytestmark = pytest.mark.commands

@@ -9,7 +9,7 @@ import pytest
 
 from mxrun.compiler.team_size import team_for
 from mxrun.config.bundled import find_config
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 SERVER = "avx512_core_bf16"
 

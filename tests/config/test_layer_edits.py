@@ -10,7 +10,7 @@ import pytest
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config import LayerConfig, RunConfig, load_config, parse
 from mxrun.config.layer_edits import EDITS
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 BASE = """
 blocks:

@@ -13,7 +13,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.fetch.files import SOURCE_FILE
-from mxrun.session.array_survey import known_files
+from mxrun.survey.arrays import known_files
 
 INPUTS = {"data": TensorSpec((1, 28, 28)), "label": TensorSpec((), "int32")}
 

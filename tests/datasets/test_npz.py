@@ -21,7 +21,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.formats.npy import read_npy
 from mxrun.runtime.memory_limits import memory_limit
-from mxrun.session.array_survey import survey_archive
+from mxrun.survey.arrays import survey_archive
 
 INPUTS = {"data": TensorSpec((1, 4, 5)), "label": TensorSpec((), "int32")}
 PLACE = SourceLocation("c.yaml", 7, 3)

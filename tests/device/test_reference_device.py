@@ -23,12 +23,12 @@ from mxrun.device.interface import ProgramStep
 from mxrun.device.reference.device import ReferenceDevice
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import TRAIN
+from mxrun.inspection.benchmark_loop import Steps
 from mxrun.operator.kernel import ForwardRequest, Handles, OpReqType
 from mxrun.operator.launch import Handle
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import create
-from mxrun.session.benchmark_loop import Steps
-from mxrun.session.planning import load, plan_for
+from mxrun.preparation.planning import load, plan_for
 
 Array = npt.NDArray[Any]
 

@@ -12,9 +12,9 @@ from reference_pages import COMMAND, FOLDER, command_names, reference_pages
 from mxrun.commands.docs import pages
 from mxrun.commands.help import TOPICS
 from mxrun.config import DatasetSection
+from mxrun.inspection.reference import config_reference
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.operator.register import OPERATORS
-from mxrun.session.reference import config_reference
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -20,7 +20,7 @@ from mxrun.base.errors import UserError
 from mxrun.commands.plot import plot
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming_scopes import fresh_names
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 
 @pytest.fixture(autouse=True)

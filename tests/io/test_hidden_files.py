@@ -11,11 +11,11 @@ from PIL import Image
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.pack import prepare
+from mxrun.inference.records import input_files
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.options.pack import PackCommandOptions
-from mxrun.session.image_survey import survey_images
-from mxrun.session.records import input_files
+from mxrun.survey.images import survey_images
 
 SHOWN = ["cat/0.png", "cat/a.b/1.png", "dog/3.png", "dog/@home/2.png"]
 HIDDEN = [

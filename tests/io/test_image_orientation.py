@@ -36,7 +36,7 @@ from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.io.transforms.pipeline import pipeline
 from mxrun.io.transforms.program import RowProgram
 from mxrun.options.datasets import PeekOptions, StatisticsOptions
-from mxrun.session.image_survey import survey_images
+from mxrun.survey.images import survey_images
 
 ORIENTATION = 0x0112
 ORIENTATIONS = range(1, 9)

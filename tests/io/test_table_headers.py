@@ -13,7 +13,7 @@ from mxrun.commands.init import init
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.options.init import InitOptions
-from mxrun.session.data_sections import open_sections
+from mxrun.survey.data_sections import open_sections
 
 HINT = "write `header: false` if it is a record, or `header: true` if it names the columns"
 CONFIG = """

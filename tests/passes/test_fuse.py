@@ -20,7 +20,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
 from mxrun.graph.update_rule import UpdateRule
-from mxrun.session.planning import load, plan_for
+from mxrun.preparation.planning import load, plan_for
 
 Array = npt.NDArray[Any]
 INPUTS = {"data": TensorSpec((4, 3, 32, 32)), "label": TensorSpec((4,), "int32")}

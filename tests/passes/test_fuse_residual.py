@@ -16,7 +16,7 @@ from mxrun.graph.graph import StepKind
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 LAYERS = 2
 

@@ -9,10 +9,10 @@ import pytest
 from oracles.peer import PyTorch
 
 from mxrun.graph.phases import TRAIN
+from mxrun.inspection.benchmark_loop import Steps
+from mxrun.inspection.equivalence import ReferenceOutputs
 from mxrun.peers.baseline import BaselineProcess, find
-from mxrun.session.benchmark_loop import Steps
-from mxrun.session.equivalence import ReferenceOutputs
-from mxrun.session.planning import load, plan_for
+from mxrun.preparation.planning import load, plan_for
 
 CONFIG = """\
 name: carrying

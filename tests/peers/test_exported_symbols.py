@@ -9,7 +9,7 @@ from oracles.peer import MXNet
 from mxrun.config.bundled import find_config
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.peers.exported import peer_symbol, without_dropout
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 
 def _text(config: str) -> str:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxrun.config.bundled import find_config
+from mxrun.inspection.network_description import describe_network
+from mxrun.preparation.planning import load
 from mxrun.report.layout import Box, Edge, lay_out
 from mxrun.report.layout_columns import in_columns
 from mxrun.report.network_fold import BLOCK, deepest, drawn_nodes, fold, network_size
-from mxrun.session.network_description import describe_network
-from mxrun.session.planning import load
 
 Nodes = list[dict[str, Any]]
 

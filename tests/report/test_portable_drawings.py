@@ -17,8 +17,10 @@ from memory_reports import memory_of
 from mxrun import library
 from mxrun.config.bundled import bundled_configs, find_config
 from mxrun.graph.graph import MemoryClass
+from mxrun.inspection.network_description import describe_network
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.register import OPERATORS
+from mxrun.preparation.planning import load
 from mxrun.report.curves_svg import curves_svg
 from mxrun.report.memory_html import memory_html
 from mxrun.report.memory_svg import memory_svg
@@ -27,8 +29,6 @@ from mxrun.report.network_dot import network_dot
 from mxrun.report.network_fold import BLOCK, fold
 from mxrun.report.network_svg import network_svg
 from mxrun.report.palette import CURVE_COLOURS, FAMILY_COLOURS, MEMORY_COLOURS
-from mxrun.session.network_description import describe_network
-from mxrun.session.planning import load
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLOUR = re.compile("#[0-9a-f]{6}")

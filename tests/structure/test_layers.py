@@ -41,17 +41,33 @@ MAY_IMPORT = {
     "frontend": "base config operator graph io train convert",
     "report": "base runtime graph planner train",
     "library": "base ops",
-    "session": (
-        "base options config codegen runtime operator graph passes planner compiler device ops "
-        "contract executor io datasets convert peers train frontend report library"
+    # Shared by the commands and the Python face: each room may import those before it.
+    "preparation": (
+        "base options config codegen runtime operator graph passes planner compiler device "
+        "executor io train frontend report library"
+    ),
+    "run": (
+        "base options config runtime graph planner device executor io train frontend library "
+        "preparation"
+    ),
+    "inference": (
+        "base options config runtime graph compiler executor io convert train frontend "
+        "preparation run"
+    ),
+    "generation": ("base runtime graph passes planner compiler io frontend preparation inference"),
+    "survey": "base options config runtime io datasets frontend report library preparation",
+    "inspection": (
+        "base config runtime operator graph planner compiler executor io peers train frontend "
+        "library preparation run inference"
     ),
     "api": (
-        "base options config codegen runtime operator graph passes planner compiler device "
-        "executor imperative kvstore io convert train frontend report library session commands"
+        "base options config graph imperative kvstore io train frontend report library "
+        "preparation run inference generation inspection commands"
     ),
     "commands": (
-        "base options config codegen runtime operator graph passes planner compiler device "
-        "contract executor io convert peers train frontend report library session"
+        "base options config runtime operator graph passes planner compiler device contract "
+        "executor io convert peers train frontend library preparation run inference generation "
+        "survey inspection"
     ),
     # library: main.py turns exceptions of plugins into errors for the user, wherever they occur.
     "cli": "base options commands report library",

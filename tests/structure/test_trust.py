@@ -17,7 +17,7 @@ DOORS = {
         # These only report it, or look whether there is one.
         "mxrun.commands.info",
         "mxrun.peers.baseline",
-        "mxrun.session.data_workers",
+        "mxrun.run.data_workers",
     },
     "subprocess.Popen": {
         "mxrun.io.loading.process_transforms",
@@ -25,8 +25,8 @@ DOORS = {
         "mxrun.runtime.child_processes",
     },
     "subprocess.run": {"mxrun.peers.baseline"},
-    "library.load_plugin": {"mxrun.session.plugins"},
-    "library.load_unchanged": {"mxrun.session.transform_process"},
+    "library.load_plugin": {"mxrun.preparation.plugins"},
+    "library.load_unchanged": {"mxrun.run.transform_process"},
     "exec()": {"mxrun.base.child_start", "mxrun.library"},
     "eval()": {"mxrun.codegen.sequential.expressions"},
 }

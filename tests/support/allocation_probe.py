@@ -16,7 +16,7 @@ from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.io.loading.batch import Batch
 from mxrun.io.loading.iterator import DataIterator, OnWait, Slots
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
 KEPT = 64

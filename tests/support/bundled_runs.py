@@ -12,7 +12,7 @@ from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.update_rule import GRADIENT_SCALE, SCHEDULE
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 from mxrun.train.initializer import initial_value
 
 BUNDLED = ("mlp_mnist", "lenet_mnist", "digits_lenet")

@@ -8,9 +8,9 @@ from typing import Any
 
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.commands.verify import verify
+from mxrun.inspection.memory_report import MemoryReport
 from mxrun.options.check import VerifyOptions
 from mxrun.options.inspect_memory import InspectOptions
-from mxrun.session.memory_report import MemoryReport
 
 
 def memory_of(

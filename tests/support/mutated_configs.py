@@ -12,7 +12,7 @@ from commands import CONFIGS
 from mutations import is_yaml, make_extreme, mutate
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.session.planning import load, plan_for
+from mxrun.preparation.planning import load, plan_for
 
 RESNET = Path(__file__).parents[1] / "config" / "resnet50.yaml"
 

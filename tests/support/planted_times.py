@@ -11,9 +11,9 @@ from mxrun.compiler.compile import compile_plan
 from mxrun.device.interface import Device
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.planner.plan import Plan
-from mxrun.session.autotune import KIND, figures_of, key_of
-from mxrun.session.device import open_device
-from mxrun.session.planning import load, request_for
+from mxrun.preparation.autotune import KIND, figures_of, key_of
+from mxrun.preparation.device import open_device
+from mxrun.preparation.planning import load, request_for
 
 # No kernel is as slow: seconds that were read, and not measured.
 SLOW, FAST = 2e6, 1e6

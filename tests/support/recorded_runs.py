@@ -19,7 +19,7 @@ from preloaded import SUPPORT, compile_library
 from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.session.saved_runs import read_run
+from mxrun.run.saved_runs import read_run
 from mxrun.train.checkpoint import MANIFEST_FILE, load_checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint, saved_steps
 from mxrun.train.progress import Progress

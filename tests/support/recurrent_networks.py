@@ -18,7 +18,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.plan import Plan
-from mxrun.session.planning import load
+from mxrun.preparation.planning import load
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]

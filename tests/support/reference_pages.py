@@ -17,11 +17,11 @@ import typer
 from mxrun.cli.main import app
 from mxrun.cli.parameters import OPTIONS
 from mxrun.commands.ops import operators
+from mxrun.inspection.reference import LAYERS, ReferenceEntry, config_reference
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS
 from mxrun.options.declaration import DeclaredField, Option, declared_fields
-from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference
 
 COMMAND = "python tests/support/reference_pages.py"
 FOLDER = Path(str(files("mxrun") / "docs" / "reference"))

@@ -36,8 +36,8 @@ MARKERS = {
     "whole": "a large matrix of which plain `pytest` runs every case: each takes no time",
     "sparse": "a large matrix over operators that others have as well: plain `pytest` runs a "
     "twelfth",
-    "commands": "runs whole commands or trainings, as all of tests/cli, tests/commands and "
-    "tests/session does: plain `pytest` runs a tenth",
+    "commands": "runs whole commands or trainings, as all of tests/cli, tests/commands, "
+    "tests/frontend and the rooms of the commands does: plain `pytest` runs a tenth",
     "soak": "takes minutes, and is run by hand: `pytest --soak`",
 }
 

@@ -1,0 +1,1 @@
+"""Generation of text with a trained network: its plan, prompts and sampling."""

@@ -1,0 +1,1 @@
+"""Inference: inputs and outputs of a trained network, its evaluation and its export."""

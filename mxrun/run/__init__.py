@@ -1,0 +1,1 @@
+"""Runs: training state, the folder with its checkpoints, and trained models read from it."""

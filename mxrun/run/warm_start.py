@@ -1,0 +1,205 @@
+"""Warm start from another run's parameters: selection by name, and check of shapes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.merged_names import merged_names
+from mxrun.base.near_names import listed
+from mxrun.base.patterns import PatternTable
+from mxrun.config import PATHLESS, StartFrom
+from mxrun.frontend import ModelDefinition
+from mxrun.io.dataset.pixels import Whites, values_text
+from mxrun.preparation.synthetic_data import synthetic_notes
+from mxrun.run.trained_model import averages, not_a_run, select_checkpoint
+from mxrun.train.checkpoint import Checkpoint, StartedFrom
+from mxrun.train.run_directory import is_run
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStartSource:
+    """Pretrained parameters of a run, in addition to its initialisers.
+
+    arrays: copied from the other run. missing: selected, but not in the other run. misshapen:
+    selected, but of another shape (there, here). unexpected: in the other run, but not selected or
+    not in this network. classes: class names of the other run. notes: notes for the user about it.
+    vocabulary: SHA-256 of its vocabulary, if it was trained on text. whites: of its images.
+    """
+
+    source: Path | None = None
+    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    misshapen: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    vocabulary: str | None = None
+    whites: Whites = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, built: ModelDefinition, runs: Path) -> WarmStartSource:
+        """Read the parameters that `train.start_from` selects; `runs` is the folder of runs.
+
+        Raises UserError with all diagnostics if a checkpoint cannot be used, a pattern matches no
+        name, or (strict) a selected parameter is missing or misshapen.
+        """
+        section = built.options.train.start_from
+        if section is None:
+            return cls()
+        checkpoint = _checkpoint(built, section, runs)
+        means = averages(checkpoint) if section.averaged else {}
+        available = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
+        learned = built.model.learned
+        selected, problems = _selected(built, section)
+        missing = tuple(name for name in selected if name not in available)
+        fits = {
+            name: available[name].shape == learned[name].shape
+            for name in selected
+            if name in available
+        }
+        misshapen = tuple(
+            f"{name} {list(available[name].shape)} there, {list(learned[name].shape)} here"
+            for name, fit in fits.items()
+            if not fit
+        )
+        arrays = {name: available[name] for name, fit in fits.items() if fit}
+        unexpected = tuple(name for name in available if name not in selected)
+        lists_of_names = (missing, misshapen, unexpected)
+        if section.strict and (missing or misshapen):
+            problems.append(_incomplete(built, checkpoint, *lists_of_names))
+        if problems:
+            raise UserError(problems)
+        return cls(
+            checkpoint.folder,
+            arrays,
+            *lists_of_names,
+            classes=checkpoint.manifest.classes,
+            notes=synthetic_notes(checkpoint.folder),
+            vocabulary=checkpoint.manifest.vocabulary,
+            whites=checkpoint.manifest.whites,
+        )
+
+    def notes_for(
+        self, classes: Sequence[str], whites: Whites, vocabulary: str | None = None
+    ) -> tuple[str, ...]:
+        """Return notes for the user about the other run, for a run with `classes`.
+
+        whites: of the run's images. vocabulary: SHA-256 of the run's own, if it reads text.
+        """
+        if self.source is None:
+            return ()
+        found = [*self.notes]
+        changed = sorted(self.whites.keys() ^ whites.keys())
+        if changed:
+            found.append(
+                f"{self.source} was trained on other values: {values_text(self.whites, changed)}; "
+                f"this run has {values_text(whites, changed)}"
+            )
+        if self.vocabulary != vocabulary and None not in (self.vocabulary, vocabulary):
+            found.append(
+                f"{self.source} has another vocabulary: the same ids are other tokens there"
+            )
+        elif self.classes and classes and tuple(classes) != self.classes:
+            found.append(
+                f"{self.source} learned the classes {listed(self.classes)}; this run has "
+                f"{listed(classes)}"
+            )
+        return tuple(found)
+
+    def record(self) -> StartedFrom | None:
+        """Return the lists as checkpoints hold them; None without a warm start."""
+        if self.source is None:
+            return None
+        return StartedFrom(
+            run=str(self.source),
+            loaded=tuple(self.arrays),
+            missing=self.missing,
+            misshapen=self.misshapen,
+            unexpected=self.unexpected,
+        )
+
+
+def _selected(built: ModelDefinition, section: StartFrom) -> tuple[list[str], list[Diagnostic]]:
+    """Return the names of the selected parameters, and diagnostics for patterns without a match."""
+    learned = built.model.learned
+    load, skip = PatternTable(section.load), PatternTable(section.skip)
+    loads = {name: load.matching(name) for name in learned}
+    skips = {name: skip.matching(name) for name in learned}
+    problems = [
+        Diagnostic(
+            f"train.start_from.{key}: no parameter of this network matches {pattern!r}",
+            place=built.options.place("train", "start_from", key),
+            expected=f"patterns of {', '.join(learned)}",
+            got=pattern,
+        )
+        for key, patterns, matching in (
+            ("load", section.load, loads),
+            ("skip", section.skip, skips),
+        )
+        for pattern in _unmatched(patterns, matching)
+    ]
+    return [name for name in learned if loads[name] and not skips[name]], problems
+
+
+def _incomplete(
+    built: ModelDefinition,
+    checkpoint: Checkpoint,
+    missing: Sequence[str],
+    misshapen: Sequence[str],
+    unexpected: Sequence[str],
+) -> Diagnostic:
+    """Return the diagnostic for selected parameters that cannot be loaded."""
+    lists = {
+        "missing": merged_names(missing),
+        "misshapen": misshapen,
+        "unexpected": merged_names(unexpected),
+    }
+    return Diagnostic(
+        f"{checkpoint.folder} lacks parameters to load, or has them in other shapes",
+        place=built.options.key_place("train", "start_from"),
+        got="; ".join(f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them),
+        hint="select parameters with load and skip, or set strict: false",
+    )
+
+
+def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the patterns that match no name; `matching` has the patterns of each name."""
+    matched = set(chain.from_iterable(matching.values()))
+    return [pattern for pattern in patterns if pattern not in matched]
+
+
+def _checkpoint(built: ModelDefinition, section: StartFrom, runs: Path) -> Checkpoint:
+    places = _places(built.options.place("train", "start_from", "run"), section.run, runs)
+    path = next(filter(is_run, places), None)
+    if path is None:
+        looked = f"looked in {listed([os.path.abspath(each) for each in places])}"
+        there = next(filter(os.path.exists, places), places[0])
+        problem = not_a_run(there, f"train.start_from: {section.run} is not a run", looked)
+        raise UserError(replace(problem, place=built.options.place("train", "start_from", "run")))
+    try:
+        found = select_checkpoint(path, section.checkpoint)
+    except UserError as error:
+        key = "run" if section.checkpoint is None else "checkpoint"
+        place = built.options.place("train", "start_from", key)
+        raise UserError(
+            replace(problem, place=problem.place or place) for problem in error.diagnostics
+        ) from error
+    assert found.checkpoint is not None
+    return found.checkpoint
+
+
+def _places(written: SourceLocation | None, run: str, runs: Path) -> list[Path]:
+    """Return where a run may be: beside the config that names its path, here, in `runs`."""
+    places = [Path(run), runs / run]
+    # A bare name means a run of that name, not a folder beside the config.
+    if written is not None and written.file not in PATHLESS and Path(run).name != run:
+        places.insert(0, Path(written.file).parent / run)
+    return list(dict.fromkeys(places))

@@ -1,1 +1,0 @@
-"""Shared parts of the commands: planning, runs and their data, trained models."""

@@ -1,0 +1,1 @@
+"""Data before any training: surveys for `init`, samples, checks and statistics."""

@@ -1,0 +1,112 @@
+"""Check of all records of a config's data: which of them cannot be read or used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mxrun.base.errors import UserError
+from mxrun.io.dataset.dataset import Dataset, fits
+from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.dataset.records import (
+    decoded_record,
+    location_of_record,
+    number_of_record,
+    problem_of,
+    scale_of,
+    undecoded_record,
+)
+from mxrun.io.images.decode import is_turned
+from mxrun.io.loading.scan import Advance, scan
+from mxrun.survey.data_sections import DataSections
+
+
+@dataclass(frozen=True)
+class DamagedRecord:
+    """Record that training could not use: its section, its number in the split, and the reason."""
+
+    section: str
+    record: int
+    location: RecordLocation | None
+    problem: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON; file, number and offset are null if they are not known."""
+        location = self.location
+        return {
+            "section": self.section,
+            "record": self.record,
+            "file": None if location is None else location.file,
+            "number": None if location is None else location.number,
+            "offset": None if location is None else location.offset,
+            "problem": self.problem,
+        }
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """Records of each section, those of them that are damaged, and how many images are turned."""
+
+    name: str
+    records: dict[str, int]
+    turned: dict[str, int]
+    damaged: tuple[DamagedRecord, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON."""
+        return {
+            "name": self.name,
+            "records": self.records,
+            "turned": self.turned,
+            "damaged": [record.to_json() for record in self.damaged],
+            "passed": not self.damaged,
+        }
+
+
+def check_records(sections: DataSections, workers: int, advance: Advance) -> DataCheck:
+    """Read every record of every section, decode it, and compare it with the network's inputs.
+
+    advance: receives the number of records that are done, of all sections together.
+    """
+    damaged: list[DamagedRecord] = []
+    done = 0
+    turned = dict.fromkeys(sections.datasets, 0)
+    for role, dataset in sections.datasets.items():
+        work = partial(_check, role, dataset)
+        for found, count in scan(len(dataset), work, workers, advance, done):
+            damaged += found
+            turned[role] += count
+        done += len(dataset)
+    records = {role: len(dataset) for role, dataset in sections.datasets.items()}
+    return DataCheck(sections.name, records, turned, tuple(damaged))
+
+
+def _check(role: str, dataset: Dataset, records: range) -> tuple[list[DamagedRecord], int]:
+    """Return the damaged ones of some records, and the number of images that are turned."""
+    damaged, turned = [], 0
+    for index in records:
+        try:
+            for name in dataset.inputs:
+                turned += _check_field(dataset, name, index)
+        except UserError as error:
+            location = location_of_record(dataset, index)
+            number = number_of_record(dataset, index)
+            damaged.append(DamagedRecord(role, number, location, problem_of(error)))
+    return damaged, turned
+
+
+def _check_field(dataset: Dataset, name: str, index: int) -> bool:
+    """Return whether a field of a record is an image that is turned.
+
+    Raises UserError unless training can use it.
+    """
+    record = undecoded_record(dataset, name, index)
+    pixels = decoded_record(dataset, name, record)
+    dtype = pixels.dtype.name if scale_of(dataset, name) is None else "float32"
+    shape, _ = dataset.pipeline.output(name, pixels.shape, dtype)
+    wanted = dataset.inputs[name].shape
+    if not fits(wanted, shape):
+        problem = f"{name} has the shape {[*shape]} after its transforms, not {[*wanted]}"
+        raise UserError(problem)
+    return is_turned(record)

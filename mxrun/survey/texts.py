@@ -1,0 +1,204 @@
+"""Survey of texts for `init`: one long text, or texts with labels, and how they would be read."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.encodings import marked_encoding
+from mxrun.io.files import unreadable_error, user_path
+from mxrun.io.tables.cells import detected_delimiter
+from mxrun.io.text.json_values import ENDINGS
+from mxrun.io.text.lines import LABEL_NAMES, TEXT_NAMES
+from mxrun.survey.survey import (
+    DataSurvey,
+    SurveyedPart,
+    check_class_counts,
+    class_warnings,
+    split_parts,
+)
+
+TEXT, TEXT_LINES = "text", "text_lines"
+# Tokens of a window of a long text.
+WINDOW = 64
+# Endings of files that always hold texts, and of those that may hold a table.
+_PROSE = (".md", ".text")
+_TABLES = (".csv", ".tsv")
+_HEAD = 1 << 16
+_MAX_LINES = 200
+# Letters and blanks are this share of the characters of prose.
+_LETTERS = 0.7
+_MIN_WORDS = 20
+_MAX_LABEL = 40
+# The most words of a vocabulary, and lengths of records, in multiples of 8.
+_MAX_WORDS, _MAX_LENGTH = 10_000, 256
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+_MIN_BYTES = 20_000
+
+
+def text_dataset_of(path: Path) -> str:
+    """Return the data set that reads a file of texts, `text` or `text_lines`; else an empty text.
+
+    The first lines decide. Raises UserError if the file cannot be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix in ENDINGS:
+        return TEXT_LINES
+    if suffix in _PROSE:
+        return TEXT
+    if suffix not in (*_TABLES, ".txt"):
+        return ""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_HEAD)
+    except (OSError, ValueError) as error:
+        raise unreadable_error(path, error) from error
+    head = content.decode(marked_encoding(content) or "utf-8", "replace")
+    lines = [line for line in head.splitlines() if line.strip()][:_MAX_LINES]
+    if suffix in _TABLES:
+        return TEXT_LINES if lines and _has_text_column(lines) else ""
+    if _are_labelled(lines):
+        return TEXT_LINES
+    return TEXT if _is_prose(lines) else ""
+
+
+def _has_text_column(lines: Sequence[str]) -> bool:
+    """Return whether a table has columns named like a text and a label, and words in the first."""
+    delimiter = detected_delimiter(lines[0].encode()).decode()
+    try:
+        rows = list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        return False
+    names = [cell.strip().lower() for cell in rows[0]]
+    text = next((names.index(name) for name in TEXT_NAMES if name in names), None)
+    if text is None or not any(name in names for name in LABEL_NAMES):
+        return False
+    words = [len(cells[text].split()) for cells in rows[1:] if len(cells) > text]
+    return bool(words) and median(words) >= 3
+
+
+def _are_labelled(lines: Sequence[str]) -> bool:
+    """Return whether lines are a label, a tab and a text of several words."""
+    parts = [line.split("\t") for line in lines]
+    if len(lines) < 2 or any(len(part) != 2 for part in parts):
+        return False
+    labels = Counter(label for label, _ in parts)
+    words = median(len(text.split()) for _, text in parts)
+    few = 2 <= len(labels) <= max(2, len(lines) // 2)
+    return few and words >= 2 and all(len(label) <= _MAX_LABEL for label in labels)
+
+
+def _is_prose(lines: Sequence[str]) -> bool:
+    """Return whether lines are sentences, not rows of equally many cells."""
+    text = "".join(lines)
+    letters = sum(each.isalpha() or each == " " for each in text)
+    if not lines or letters < _LETTERS * len(text):
+        return False
+    if len(lines) == 1:
+        return len(lines[0].split()) >= _MIN_WORDS
+    for separator in ("\t", ";", ",", "|", None):
+        counts = {len(line.split(separator)) for line in lines}
+        if len(counts) == 1 and counts != {1}:
+            return False
+    return True
+
+
+def survey_text(source: str) -> DataSurvey:
+    """Look at one long text. Raises UserError if it is no UTF-8, or too short."""
+    options: dict[str, object] = {"path": source}
+    train = _opened(TEXT, options, "train")
+    evaluation, unknown = _held_out(options, train)
+    if unknown:
+        options["unknown"] = _UNKNOWN
+        train = _opened(TEXT, options, "train")
+        evaluation = _opened(TEXT, options, "test", train)
+    assert train.vocabulary is not None
+    size, count = os.path.getsize(user_path(source)), len(train.vocabulary)
+    facts = [f"{size:,} bytes of text", f"{count:,} different characters"]
+    comments = {}
+    if unknown:
+        comments["unknown"] = "stands for characters that only the end of the text has"
+    warnings = []
+    if size < _MIN_BYTES:
+        warnings.append("a short text: a network learns little more than its letters")
+    parts = (
+        SurveyedPart(len(train), "train"),
+        SurveyedPart(len(evaluation), "test"),
+    )
+    return DataSurvey(
+        TEXT,
+        options,
+        *parts,
+        (WINDOW,),
+        vocabulary=count,
+        comments=comments,
+        facts=tuple(facts),
+        warnings=tuple(warnings),
+    )
+
+
+def _held_out(options: dict[str, object], train: Dataset) -> tuple[Dataset, bool]:
+    """Return the end of the text, and whether it has characters that training has not."""
+    try:
+        return _opened(TEXT, options, "test", train), False
+    except UserError:
+        return train, True
+
+
+def _opened(
+    name: str, options: dict[str, object], split: str, train: Dataset | None = None
+) -> Dataset:
+    """Return a split of a text, with the vocabulary of `train`."""
+    spec = TensorSpec((WINDOW,), "int32")
+    known = DATASETS.get(name)
+    chosen = known.options.model_validate(options)
+    inputs = {"data": spec, "label": TensorSpec((), "int32") if name == TEXT_LINES else spec}
+    return known.open(chosen, split, inputs, None if train is None else train.vocabulary)
+
+
+def survey_text_lines(source: str, label: str | None = None) -> DataSurvey:
+    """Look at texts with labels. Raises UserError for files that have none, or one class alone."""
+    options: dict[str, object] = {"path": source}
+    if label is not None:
+        options["label"] = int(label) if label.isdecimal() else label
+    complete = _opened(TEXT_LINES, options, "all")
+    if complete.class_numbers is None or complete.texts is None:
+        raise UserError(
+            Diagnostic(f"{source}: the labels are no classes", None, "words or numbers")
+        )
+    train, evaluation, measured = split_parts(complete, "", source)
+    check_class_counts(train.counts, source, "name another column: --label COLUMN")
+    assert measured.texts is not None
+    vocabulary = measured.texts.learn()
+    tokens = [len(vocabulary.encode(text)) for text in measured.texts.texts]
+    longest = int(np.percentile(tokens, 95))
+    length = min(max(8, -(-longest // 8) * 8), _MAX_LENGTH)
+    size = min(len(vocabulary), _MAX_WORDS)
+    options["vocabulary"] = size
+    comments = {"vocabulary": f"of {len(vocabulary):,}: <pad>, <unk> and the training part's words"}
+    facts = (
+        f"{len(complete):,} texts of {len(train.counts)} classes",
+        f"{min(tokens):,} to {max(tokens):,} words and marks, half of them at most "
+        f"{int(median(tokens)):,}",
+    )
+    return DataSurvey(
+        TEXT_LINES,
+        options,
+        train,
+        evaluation,
+        (length,),
+        vocabulary=size,
+        comments=comments,
+        facts=facts,
+        warnings=class_warnings(train.counts),
+    )
