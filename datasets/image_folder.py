@@ -84,7 +84,9 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
                 "the folder has no parts: `split: {share: 0.8, stratify: true}` in data.train and "
                 "`split: rest` in data.eval divide its images"
             )
-        raise UnknownSplit(Diagnostic(problem, None, f"one of {', '.join(splits)}", named, hint))
+        raise UnknownSplit(
+            Diagnostic(problem, None, f"one of {', '.join(splits)}", named, hint=hint)
+        )
     splits = [name for name in below if _names(folder / name)]
     if default_split("train", splits) is None:
         return ALL

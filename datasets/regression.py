@@ -61,9 +61,9 @@ def _check(options: RegressionOptions, data: TensorSpec, label: TensorSpec) -> N
         if spec.dtype != "float32":
             problem = f"data set 'regression' cannot generate the network's input {name!r}"
             hint = "use a loss with a float32 label, such as LinearRegressionOutput"
-            raise UserError(Diagnostic(problem, None, "float32", spec.dtype, hint))
+            raise UserError(Diagnostic(problem, None, "float32", spec.dtype, hint=hint))
     total = 8 * (options.records + 2 * label.elements) * (data.elements + label.elements)
     if total > MAXIMUM_BYTES:
         problem = f"{options.records} records of these inputs are too large for memory"
         expected, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
-        raise UserError(Diagnostic(problem, None, expected, got, "request fewer `records`"))
+        raise UserError(Diagnostic(problem, None, expected, got, hint="request fewer `records`"))

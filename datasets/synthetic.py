@@ -76,7 +76,7 @@ def _check(options: SyntheticOptions, inputs: Inputs) -> None:
     if total > MAXIMUM_BYTES:
         problem = f"{options.records} records of these inputs are too large for memory"
         expected, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
-        raise UserError(Diagnostic(problem, None, expected, got, "request fewer `records`"))
+        raise UserError(Diagnostic(problem, None, expected, got, hint="request fewer `records`"))
 
 
 def _is_image(name: str, spec: TensorSpec) -> bool:

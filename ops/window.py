@@ -82,7 +82,12 @@ class Window:
         """
         axes = range(len(self.kernel))
         for number, position in enumerate(np.ndindex(*self.kernel)):
-            pairs = [self._span(axis, position[axis], inputs[axis], outputs[axis]) for axis in axes]
+            pairs = [
+                self._span(
+                    axis=axis, position=position[axis], size=inputs[axis], count=outputs[axis]
+                )
+                for axis in axes
+            ]
             yield number, (..., *(read for read, _ in pairs)), (..., *(out for _, out in pairs))
 
     def _span(self, axis: int, position: int, size: int, count: int) -> tuple[slice, slice]:

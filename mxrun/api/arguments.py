@@ -172,5 +172,5 @@ def texts(given: Any) -> tuple[str, ...]:
     if not found or not all(isinstance(each, str) for each in found):
         expected, got = "a text, or a list of one text or more", repr(given)[:60]
         hint = "ids of tokens are written as a text, '3 1 4'" if found else ""
-        raise UserError(Diagnostic("there is nothing to continue", None, expected, got, hint))
+        raise UserError(Diagnostic("there is nothing to continue", None, expected, got, hint=hint))
     return found

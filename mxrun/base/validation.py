@@ -209,7 +209,7 @@ class _Problem:
         hint = details.get("ctx", {}).get("hint") or source.hint(kind, path, value)
         expected = _expected(details, field)
         problem = source.problem(path, value)
-        return Diagnostic(problem, place, expected, got, hint or _hint(details, value, field))
+        return Diagnostic(problem, place, expected, got, hint=hint or _hint(details, value, field))
 
 
 def _is_of_key(details: ErrorDetails) -> bool:
@@ -247,7 +247,7 @@ def _missing(path: Path, field: FieldInfo | None, given: object, source: Source)
     problem = f"{source.name(path)} is missing"
     if field is None:
         return Diagnostic(problem, place, got="nothing")
-    return Diagnostic(problem, place, _with_example(field), "nothing", field.description or "")
+    return Diagnostic(problem, place, _with_example(field), "nothing", hint=field.description or "")
 
 
 def _with_example(field: FieldInfo) -> str:

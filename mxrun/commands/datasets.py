@@ -131,7 +131,7 @@ def fetch(options: FetchOptions, progress: FileProgress) -> FetchResult:
         problem = f"{name!r} is not a data set that can be fetched"
         expected = f"one of {', '.join(PUBLISHED)}"
         hint = nearest(name, PUBLISHED) or "`mxrun datasets list` lists all data sets"
-        raise UserError(Diagnostic(problem, None, expected, name, hint))
+        raise UserError(Diagnostic(problem, None, expected, name, hint=hint))
     dataset = PUBLISHED[name]
     target = Path(name) if options.to is None else user_path(str(options.to))
     policy = TransferPolicy(options.timeout)

@@ -78,7 +78,13 @@ def run_engine(options: EngineOptions, observer: JobObserver, notify: Notify) ->
     engine.record(events.append)
     folder = options.jobs.resolve().parent
     jobs = [
-        Job(job.name, _command(job, folder), job.reads, job.writes, job.updates)
+        Job(
+            job.name,
+            command=_command(job, folder),
+            reads=job.reads,
+            writes=job.writes,
+            updates=job.updates,
+        )
         for job in listed.jobs
     ]
     start = time.monotonic()

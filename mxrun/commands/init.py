@@ -120,7 +120,7 @@ def _names(options: InitOptions, source: str) -> tuple[str, Path]:
             f"letters, digits, _ . and -, a letter or digit first, at most {_MAX_NAME} characters"
         )
         hint = "it names the folder of the run"
-        raise UserError(Diagnostic("--name is not a name", None, expected, name, hint))
+        raise UserError(Diagnostic("--name is not a name", None, expected, name, hint=hint))
     return name, options.to or Path(f"{name}.yaml")
 
 
@@ -184,7 +184,9 @@ def _survey(source: str, label: str | None) -> DataSurvey:
     elif suffix == ".npy":
         hint = "save data and labels together: numpy.savez('data.npz', data=..., label=...)"
     problem = f"{path}: this kind of file is not known"
-    raise UserError(Diagnostic(problem, None, expected, suffix or "a file without suffix", hint))
+    raise UserError(
+        Diagnostic(problem, None, expected, suffix or "a file without suffix", hint=hint)
+    )
 
 
 def _kind(path: Path) -> str:

@@ -157,7 +157,13 @@ def _columns(header: list[_Cell]) -> list[str]:
             hint = "leave the column out where it sets no condition"
             _fail(cell, problem, f"no more than {expected}", hint=hint)
         if name not in _COLUMNS:
-            _fail(cell, "this is not a known column", expected, repr(name), nearest(name, _COLUMNS))
+            _fail(
+                cell,
+                "this is not a known column",
+                expected,
+                repr(name),
+                hint=nearest(name, _COLUMNS),
+            )
         if name in names:
             _fail(cell, f"there are two columns {name!r}", expected)
         names.append(name)
@@ -192,4 +198,4 @@ def _number(cell: _Cell) -> int:
 
 
 def _fail(cell: _Cell, problem: str, expected: str, got: str = "", hint: str = "") -> NoReturn:
-    raise UserError(Diagnostic(problem, cell.place, expected, got, hint))
+    raise UserError(Diagnostic(problem, cell.place, expected, got, hint=hint))

@@ -80,7 +80,7 @@ def without_list(name: str, edits: SourceNode) -> Diagnostic:
         edits.start,
         "a list of layers, or `extends:` with a config that has them",
         describe_value(edits.value),
-        "a mapping edits the layers of the config that this one extends",
+        hint="a mapping edits the layers of the config that this one extends",
     )
 
 
@@ -121,7 +121,7 @@ class LayerEdits:
                     return Diagnostic(problem, edit.start, hint=f"that is at {taken.start}")
         hint = nearest(name, self._seen) or f"its layers: {listed(self._seen)}"
         problem = f"there is no layer {name!r} {_VERBS[kind]}"
-        return Diagnostic(problem, edit.start, f"a layer of {self._base}", name, hint)
+        return Diagnostic(problem, edit.start, f"a layer of {self._base}", name, hint=hint)
 
 
 def read_edits(layers: SourceNode, diagnostics: Diagnostics) -> tuple[LayerEdits, ...]:

@@ -121,7 +121,7 @@ def _implementation(
     else:
         problem, hint = "no such implementation", nearest(str(given.value), IMPLEMENTATIONS)
     expected, got = ", ".join(IMPLEMENTATIONS), describe_value(given.value)
-    diagnostics.add(Diagnostic(problem, given.place, expected, got, hint, chain))
+    diagnostics.add(Diagnostic(problem, given.place, expected, got, hint=hint, chain=chain))
     return None
 
 
@@ -134,7 +134,9 @@ def _precision(
         return given.value
     hint, got = nearest(str(given.value), PRECISIONS), describe_value(given.value)
     expected = " or ".join(PRECISIONS)
-    diagnostics.add(Diagnostic("no such precision", given.place, expected, got, hint or "", chain))
+    diagnostics.add(
+        Diagnostic("no such precision", given.place, expected, got, hint=hint or "", chain=chain)
+    )
     return None
 
 

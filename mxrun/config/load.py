@@ -227,7 +227,9 @@ class _Reader:
         if not isinstance(key.value, str):
             hint = "write it in quotes" if not isinstance(key.value, (tuple, dict)) else ""
             self._diagnostics.add(
-                Diagnostic("a key must be text", place, "text", describe_value(key.value), hint)
+                Diagnostic(
+                    "a key must be text", place, "text", describe_value(key.value), hint=hint
+                )
             )
             return False
         if key.value == "<<":

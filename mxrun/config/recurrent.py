@@ -129,11 +129,11 @@ def _step_count(layer: RecurrentConfig) -> Iterator[Diagnostic]:
     if not keys.sequences and keys.steps is None:
         place = node.find("sequences").place if "sequences" in entries_of(node) else node.start
         hint = "without sequences, give the number of steps by steps: N"
-        yield Diagnostic(" reads no sequence", place, "sequences: {x: data}", "none", hint)
+        yield Diagnostic(" reads no sequence", place, "sequences: {x: data}", "none", hint=hint)
     elif keys.sequences and keys.steps is not None:
         problem = " has sequences and a number of steps"
         hint = "leave out steps: they are those of the sequences"
-        yield Diagnostic(problem, node.find("steps").start, "one of the two", given, hint)
+        yield Diagnostic(problem, node.find("steps").start, "one of the two", given, hint=hint)
 
 
 def _memories(layer: RecurrentConfig) -> Iterator[Diagnostic]:
@@ -144,7 +144,7 @@ def _memories(layer: RecurrentConfig) -> Iterator[Diagnostic]:
         if name in layer.keys.sequences:
             place = layer.node.find("memories", name).start
             problem, hint = f" has a sequence and a memory named {name!r}", "choose another name"
-            yield Diagnostic(problem, place, "names that differ", name, hint)
+            yield Diagnostic(problem, place, "names that differ", name, hint=hint)
         path = [name]
         while path[-1] in memories and path[-1] not in path[:-1]:
             path.append(memories[path[-1]].layer)
@@ -154,7 +154,7 @@ def _memories(layer: RecurrentConfig) -> Iterator[Diagnostic]:
             place = layer.node.find("memories", name, "layer").place
             problem = f": no layer computes the memory {name!r}"
             hint = "a memory names the layer that computes its next value"
-            yield Diagnostic(problem, place, "a layer", " <- ".join(path), hint)
+            yield Diagnostic(problem, place, "a layer", " <- ".join(path), hint=hint)
         found.update(path)
 
 
@@ -165,7 +165,7 @@ def _final(layer: RecurrentConfig) -> Iterator[Diagnostic]:
             hint = nearest(name, known) or "final lists memories of the recurrence"
             place, problem = layer.node.find("final", position).place, f" has no memory {name!r}"
             expected = f"one of {', '.join(known)}" if known else "a memory"
-            yield Diagnostic(problem, place, expected, name, hint)
+            yield Diagnostic(problem, place, expected, name, hint=hint)
 
 
 def _carried(layer: RecurrentConfig, is_nested: bool) -> Iterator[Diagnostic]:
@@ -182,11 +182,11 @@ def _carried(layer: RecurrentConfig, is_nested: bool) -> Iterator[Diagnostic]:
             place = layer.node.find("memories", name, "carry").start
             problem = f": a memory that is carried cannot be used with {key}"
             hint = "leave out carry: the memory then begins anew in every batch"
-            yield Diagnostic(problem, place, f"carry without {key}", "both", hint)
+            yield Diagnostic(problem, place, f"carry without {key}", "both", hint=hint)
 
 
 def _directions(layer: RecurrentConfig) -> Iterator[Diagnostic]:
     if layer.keys.reverse and layer.keys.bidirectional:
         place, problem = layer.node.find("reverse").start, " is reversed and bidirectional"
         hint = "leave out reverse: a bidirectional recurrence runs in both directions"
-        yield Diagnostic(problem, place, "one of the two", "both", hint)
+        yield Diagnostic(problem, place, "one of the two", "both", hint=hint)

@@ -277,4 +277,4 @@ def missing_value(path: KeyPath, tree: SourceNode) -> Diagnostic:
     found = tree.find(*path)
     what = str(found.value)[len(REQUIRED) :].strip() or "a value"
     hint = f"give it on the command line: {dotted(path)}=VALUE"
-    return Diagnostic(f"{dotted(path)} must be given", found.place, what, "???", hint)
+    return Diagnostic(f"{dotted(path)} must be given", found.place, what, "???", hint=hint)

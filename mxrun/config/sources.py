@@ -158,7 +158,7 @@ def _base_path(folder: Path, name: str, place: SourceLocation) -> Path:
                 place,
                 f"a path relative to this file, or one of {', '.join(known)}",
                 name,
-                nearest(Path(name).stem, known),
+                hint=nearest(Path(name).stem, known),
             )
         )
     return bundled
@@ -256,7 +256,7 @@ def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, Sourc
             SourceLocation(COMMAND_LINE, number, at + 1),
             "key.key[index].key=value",
             repr(argument[:100]),
-            "such as train.epochs=3 or network.layers[0].Convolution.num_filter=8",
+            hint="such as train.epochs=3 or network.layers[0].Convolution.num_filter=8",
         )
         raise UserError(problem)
     return steps, at
@@ -290,7 +290,9 @@ def _assign(
         if is_layers(path) and hint:
             hint += f", or an edit of a layer by name: {', '.join(EDITS)}"
         problem = f"{where} has no key {step!r}"
-        raise UserError(Diagnostic(problem, place, "a mapping", describe_value(node.value), hint))
+        raise UserError(
+            Diagnostic(problem, place, "a mapping", describe_value(node.value), hint=hint)
+        )
     child = entries.get(step, SourceNode(None, place, place))
     changed = replace(_assign(child, rest, value, inner), key_place=place)
     return replace(node, value={**entries, step: changed})

@@ -114,7 +114,7 @@ def gradients(runner: CaseRunner) -> Iterator[Violation]:
             "no tried input values give finite outputs, so there is no derivative to compare",
             f"finite outputs for inputs that are {case.undefined}",
             "NaN or infinity",
-            "if it is defined on another range, let a parameter set that range, and give an "
+            hint="if it is defined on another range, let a parameter set that range, and give an "
             "example of it for which some of these values are valid",
         )
         return
@@ -238,9 +238,11 @@ class _Slope:
                 slopes[place] = self.along(index, unit)[0]
             error = np.where(np.isfinite(gradient), np.abs(gradient - slopes), np.inf)
             worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), gradient.shape))
-            return Violation(problem, f"{slopes[worst]:.6g}", number(gradient, worst), hint, worst)
+            return Violation(
+                problem, f"{slopes[worst]:.6g}", number(gradient, worst), hint=hint, index=worst
+            )
         return Violation(
-            f"{problem} along a random direction", f"{numeric:.6g}", f"{analytic:.6g}", hint
+            f"{problem} along a random direction", f"{numeric:.6g}", f"{analytic:.6g}", hint=hint
         )
 
     def _factor(self) -> float:

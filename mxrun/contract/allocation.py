@@ -62,7 +62,7 @@ def _of_run(run: ForwardRun | BackwardRun) -> Iterator[Violation]:
                 f"{whose} allocates memory inside the call",
                 "nothing",
                 f"{pages * PAGE:,} bytes or more",
-                "plan it: scratch_bytes of a LoopPart, workspace_bytes of a Kernel",
+                hint="plan it: scratch_bytes of a LoopPart, workspace_bytes of a Kernel",
             )
     if python:
         yield from _of_python(whose, run.kernel, _program(whose, device, python).run)
@@ -81,14 +81,14 @@ def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iter
             f"{whose} leaks memory",
             "nothing",
             f"{retained:,} bytes after {CALLS} calls",
-            "keep nothing between calls: lasting data is an auxiliary state",
+            hint="keep nothing between calls: lasting data is an auxiliary state",
         )
     elif peak > allowed + FREE_BYTES:
         yield Violation(
             f"{whose} hides large temporaries",
             f"at most {TIMES} times its tensors, {allowed + FREE_BYTES:,} bytes",
             f"{peak:,} bytes",
-            "request temporary space in forward_resource or backward_resource, so that it is "
+            hint="request temporary space in forward_resource or backward_resource, so that it is "
             "planned",
         )
 

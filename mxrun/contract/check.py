@@ -212,7 +212,7 @@ def check_property(prop: AnyProperty, fixed: Sequence[str] = ()) -> Report:
             "no shape of the first argument gives those of all others",
             f"shapes from {enumerated(prop.list_arguments()[:1])}, of rank 1 to {len(RANKS)}",
             "none",
-            "infer the other shapes in infer_shape, and give valid parameters as examples",
+            hint="infer the other shapes in infer_shape, and give valid parameters as examples",
         )
         return Report(prop.type_string, (), (CheckOutcome(derive, (problem,)),))
     return check_operator(prop.type_string, cases)

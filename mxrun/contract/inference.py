@@ -44,7 +44,8 @@ def no_known_shapes(runners: Sequence[CaseRunner]) -> Iterator[Violation]:
                         f"infer_shape gives {name} a shape though none is known",
                         f"? ({show(want)} in the case {other.case.name!r})",
                         show(got),
-                        "return None for a shape that no argument, output or parameter determines",
+                        hint="return None for a shape that no argument, output or parameter "
+                        "determines",
                     )
                     return
 
@@ -68,7 +69,7 @@ def types(runner: CaseRunner) -> Iterator[Violation]:
                 yield Violation(problem, hint="return a type for every output")
             elif got != before or later != got:
                 problem = f"infer_type changes the type of {name} that it is given"
-                yield Violation(problem, str(before), str(later), "keep known types")
+                yield Violation(problem, str(before), str(later), hint="keep known types")
 
 
 class _CaseInference:
@@ -109,7 +110,7 @@ class _CaseInference:
                     "infer_shape returns another number of (inputs, outputs, auxiliary states)",
                     str(expected),
                     str(counts),
-                    "return one shape for each, None if it is unknown",
+                    hint="return one shape for each, None if it is unknown",
                 )
             )
         return [*found.inputs, *found.outputs]
@@ -121,14 +122,16 @@ class _CaseInference:
         for name, shape in zip(self.names, found, strict=True):
             if not is_known(shape):
                 problem = f"infer_shape leaves {name} unknown though every input is known"
-                yield Violation(problem, "a shape", show(shape), "every output follows from inputs")
+                yield Violation(
+                    problem, "a shape", show(shape), hint="every output follows from inputs"
+                )
         again = self.infer("everything is known", [*self.truth])
         for name, got, want in zip(self.names, again, self.truth, strict=True):
             if got != want:
                 problem = (
                     f"infer_shape changes the shape of {name} when called with complete shapes"
                 )
-                yield Violation(problem, show(want), show(got), _CONTRADICTION_HINT)
+                yield Violation(problem, show(want), show(got), hint=_CONTRADICTION_HINT)
 
     def partial(self) -> Iterator[tuple[str, PartialShapes]]:
         """Yield parts of the true shapes, each with its description for messages."""
@@ -161,11 +164,14 @@ class _CaseInference:
             if not _holds(got, want):
                 problem = f"infer_shape infers a false shape of {name} where {description}"
                 yield Violation(
-                    problem, show(want), show(got), "infer only shapes that follow in every case"
+                    problem,
+                    show(want),
+                    show(got),
+                    hint="infer only shapes that follow in every case",
                 )
             elif not _preserves(got, given):
                 problem = f"infer_shape drops the given shape of {name} where {description}"
-                yield Violation(problem, show(given), show(got), _CONTRADICTION_HINT)
+                yield Violation(problem, show(given), show(got), hint=_CONTRADICTION_HINT)
 
     def contradiction(self, position: int, wrong: Shape) -> Iterator[Violation]:
         """Check that an output shape which contradicts the inputs is refused."""
@@ -181,7 +187,7 @@ class _CaseInference:
             f"{show(self.truth[position])}",
             "a ShapeContradiction",
             show(got[position]),
-            _CONTRADICTION_HINT,
+            hint=_CONTRADICTION_HINT,
         )
 
 

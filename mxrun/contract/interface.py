@@ -119,7 +119,10 @@ def parameters(runner: CaseRunner) -> Iterator[Violation]:
         got = "; ".join(problem.problem for problem in problems) or str(again)
         hint = "use int, float, bool, str, Literal and tuples of them"
         yield Violation(
-            f"its parameters do not survive a round trip through ({text})", str(given), got, hint
+            f"its parameters do not survive a round trip through ({text})",
+            str(given),
+            got,
+            hint=hint,
         )
 
 
@@ -159,7 +162,7 @@ def _pairs(
                 f"{method} pairs tensors that cannot share memory",
                 f"one of {list(sources)} and one of {list(targets)}",
                 f"{source} and {target}",
-                "the call must read the first and write the second",
+                hint="the call must read the first and write the second",
             )
 
 

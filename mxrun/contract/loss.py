@@ -28,14 +28,16 @@ def losses(runner: CaseRunner) -> Iterator[Violation]:
         return
     shape = case.output_shapes[prop.loss_output]
     if shape != (1,):
-        yield Violation("the loss is not one number", "[1]", str(list(shape)), "sum over the batch")
+        yield Violation(
+            "the loss is not one number", "[1]", str(list(shape)), hint="sum over the batch"
+        )
         return
     if case.is_train and not case.differentiated:
         yield Violation(
             "the loss has no gradient: no network that ends in it can be trained",
             "a gradient of its data",
             "none",
-            "implement backward, and return GradientKind.COMPUTES from list_gradients",
+            hint="implement backward, and return GradientKind.COMPUTES from list_gradients",
         )
         return
     weighted = WEIGHT in case.arguments and case.input_shapes[0]

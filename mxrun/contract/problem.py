@@ -126,7 +126,7 @@ def differing(
     index = first_difference(got, want, relative, absolute)
     if index is None:
         return []
-    return [Violation(problem, number(want, index), number(got, index), hint, index)]
+    return [Violation(problem, number(want, index), number(got, index), hint=hint, index=index)]
 
 
 def number(array: Array, index: tuple[int, ...]) -> str:

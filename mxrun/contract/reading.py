@@ -263,8 +263,8 @@ def determinism(runner: CaseRunner) -> Iterator[Violation]:
                 f"{name} differs{reason}",
                 number(one, index),
                 number(other, index),
-                f"{_REQUEST_RANDOM}; otherwise depend on the inputs only",
-                index,
+                hint=f"{_REQUEST_RANDOM}; otherwise depend on the inputs only",
+                index=index,
             )
             return
 

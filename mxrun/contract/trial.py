@@ -180,6 +180,6 @@ def _changed(whose: str, name: str, memory: GuardedMemory, content: bytes) -> Vi
         f"{whose} changes its input {name}",
         str(then[first].item()),
         str(now[first].item()),
-        NO_CHANGE,
-        index,
+        hint=NO_CHANGE,
+        index=index,
     )

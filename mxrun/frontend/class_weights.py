@@ -84,7 +84,7 @@ class ClassWeighting:
                     self.places[name],
                     f"classes: {listed(names)}",
                     name,
-                    nearest(name, names),
+                    hint=nearest(name, names),
                 )
                 for name in unknown
             )
@@ -120,7 +120,7 @@ def class_weighting(
                     place,
                     "losses whose label is one class number for each record",
                     _described(loss),
-                    f"leave out {_KEY}",
+                    hint=f"leave out {_KEY}",
                 )
             )
             return None

@@ -83,7 +83,7 @@ def _divided(
         place = parsed.place("data", role, "part_index")
         problem = f"data.{role} has no part {index}"
         hint = "set num_parts, the number of parts" if section.num_parts is None else ""
-        problems.append(Diagnostic(problem, place, f"0 to {count - 1}", str(index), hint))
+        problems.append(Diagnostic(problem, place, f"0 to {count - 1}", str(index), hint=hint))
     place = parsed.place("data", role, "sampling")
     if section.sampling is not None and role == "eval":
         problem = "evaluation measures each record once: data.eval has no sampling"

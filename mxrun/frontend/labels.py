@@ -81,7 +81,7 @@ def _another_number(head: _Head, dataset: Dataset) -> Diagnostic | None:
         head.node.place,
         f"{outputs} for each class: {listed(dataset.classes)}",
         str(head.classes),
-        _with_notes(head.hint(count), dataset),
+        hint=_with_notes(head.hint(count), dataset),
     )
 
 
@@ -105,7 +105,7 @@ def _beyond(head: _Head, dataset: Dataset, label: str, seen: Classification) -> 
         place if lowest < 0 else head.node.place,
         f"labels 0 to {seen.classes - 1}" if lowest < 0 else f"{highest + 1} outputs or more",
         f"labels {lowest} to {highest} ({place})",
-        _with_notes(
+        hint=_with_notes(
             "labels number classes from 0" if lowest < 0 else head.hint(highest + 1), dataset
         ),
     )

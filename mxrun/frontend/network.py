@@ -178,7 +178,7 @@ class _Wiring:
         for problem in reversed(distinct.values()):
             text = f"{layer.operator} {layer.name!r}: {problem.problem}"
             place = problem.place or layer.place
-            self._problem(layer, text, place, problem.expected, problem.got, problem.hint)
+            self._problem(layer, text, place, problem.expected, problem.got, hint=problem.hint)
         if parameters is None:
             known = (*fields, *_arguments_of_any(property_class), *_numbered(layer))
             self._unknown_keys(layer, known, tuple(fields))
@@ -215,11 +215,11 @@ class _Wiring:
         if property_class.precision is Precision.FLOAT32:
             text = f"{title} does not run in bfloat16"
             hint = "leave out its `precision`: it runs in float32 beside others in bfloat16"
-            self._problem(layer, text, place, "float32", layer.options.precision, hint)
+            self._problem(layer, text, place, "float32", layer.options.precision, hint=hint)
         elif layer.options.implementation == NUMPY.name:
             text = f"{title} does not run in bfloat16 with `implementation: numpy`"
             hint = "leave out its `precision` or its `implementation`"
-            self._problem(layer, text, place, "float32", layer.options.precision, hint)
+            self._problem(layer, text, place, "float32", layer.options.precision, hint=hint)
 
     def _count(self, layer: LayerConfig) -> int:
         """Return the number of arguments wired by position and by name; report errors in them."""
@@ -239,7 +239,7 @@ class _Wiring:
             text = f"{title} has {count} input{'s' if count > 1 else ''}, but {_COUNT} differs"
             hint = "leave it out: it follows from the inputs"
             got = repr(given.plain())
-            self._problem(layer, text, given.place, f"{_COUNT}: {count}", got, hint)
+            self._problem(layer, text, given.place, f"{_COUNT}: {count}", got, hint=hint)
         return count
 
     def _unknown_keys(
@@ -255,7 +255,7 @@ class _Wiring:
                 text = f"{layer.operator} {layer.name!r} has no parameter or argument {key!r}"
                 hint = foreign_parameter(key, offered) or self.suggestions.nearest(key, offered)
                 expected = f"one of {', '.join(offered)}"
-                self._problem(layer, text, layer.key_place_of(key), expected, key, hint)
+                self._problem(layer, text, layer.key_place_of(key), expected, key, hint=hint)
 
     def _node(self, layer: LayerConfig, prop: AnyProperty) -> Node:
         fields = prop.parameter_type.model_fields
@@ -369,7 +369,7 @@ class _Wiring:
             text = f"{layer.operator} {layer.name!r}: {argument} takes the name of a layer"
             fields = OPERATORS.get(layer.operator).parameter_type.model_fields
             hint = f"no_{argument}: true leaves it out" if f"no_{argument}" in fields else ""
-            self._problem(layer, text, marked.place, "a name", repr(marked.plain()), hint)
+            self._problem(layer, text, marked.place, "a name", repr(marked.plain()), hint=hint)
             return None
         hint = sharing_hint(argument, reference, self.variables) if learned else ""
         return self.resolve(reference, layer.scope, marked.place, layer.chain, layer, hint)
@@ -476,7 +476,7 @@ class _Wiring:
         got: str = "",
         hint: str = "",
     ) -> None:
-        self.diagnostics.add(Diagnostic(text, place, expected, got, hint, layer.chain))
+        self.diagnostics.add(Diagnostic(text, place, expected, got, hint=hint, chain=layer.chain))
 
 
 def _numbered(layer: LayerConfig) -> dict[str, int]:

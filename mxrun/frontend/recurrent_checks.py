@@ -45,7 +45,7 @@ def misplaced(
             hint = f"remove it, or add it to the outputs of {layer.name!r}"
         else:
             continue
-        yield Diagnostic(problem, node.place, expected, got, hint, layer.chain)
+        yield Diagnostic(problem, node.place, expected, got, hint=hint, chain=layer.chain)
 
 
 def no_lengths(layer: RecurrentConfig, rank: int | None) -> Iterator[Diagnostic]:

@@ -58,7 +58,7 @@ def soft_label_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diag
                 problem = (
                     f"{where} has labels that are not probabilities, as {loss.name!r} reads them"
                 )
-                problems.append(Diagnostic(problem, place, found.expected, got, found.hint))
+                problems.append(Diagnostic(problem, place, found.expected, got, hint=found.hint))
     return tuple(problems)
 
 

@@ -139,7 +139,7 @@ def _gradient_scale(
                 parsed.key_place("train", "optimizer"),
                 "losses of one kind, or a number as rescale_grad",
                 f"means: {listed(averaged)}; sums: {listed(summed)}",
-                f"rescale_grad: {BATCH_SIZE} divides both by the batch size, as MXNet does",
+                hint=f"rescale_grad: {BATCH_SIZE} divides both by the batch size, as MXNet does",
             )
         )
     return GradientScale("batch parts" if averaged else "records")

@@ -30,6 +30,6 @@ def vocabulary_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diag
                     node.place,
                     f"{len(vocabulary)} rows or more",
                     str(rows),
-                    f"write input_dim: {len(vocabulary)}",
+                    hint=f"write input_dim: {len(vocabulary)}",
                 )
     return tuple(found.values())

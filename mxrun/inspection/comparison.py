@@ -261,7 +261,7 @@ def _searched(
     # A mode with different results takes precedence over one that does not run.
     worst = max(modes.values(), key=lambda mode: mode.differs)
     status = "different" if worst.differs else "failed"
-    return PeerResult(status, peer.python, baseline.version, worst.error, modes)
+    return PeerResult(status, peer.python, baseline.version, reason=worst.error, modes=modes)
 
 
 def _tried(

@@ -139,10 +139,10 @@ def function_times(steps: Sequence[Event], functions: Sequence[Event]) -> list[F
         found.append(
             FunctionTime(
                 name,
-                len(calls) / len(steps),
-                float(np.mean([event.duration_ns for event in calls])) / 1e6,
-                float(np.mean(first)) / 1e6,
-                float(np.mean(last)) / 1e6,
+                calls=len(calls) / len(steps),
+                ms=float(np.mean([event.duration_ns for event in calls])) / 1e6,
+                start_ms=float(np.mean(first)) / 1e6,
+                end_ms=float(np.mean(last)) / 1e6,
             )
         )
     return sorted(found, key=lambda each: each.start_ms)

@@ -198,8 +198,8 @@ def _key(model: type[BaseModel], name: str, place: _KeyPlace) -> ReferenceEntry:
         describe_field(field),
         field.is_required() and not default,
         default,
-        place.example(name, value),
-        entries,
+        example=place.example(name, value),
+        entries=entries,
     )
 
 

@@ -72,7 +72,7 @@ def refuse_compressed(path: Path | str, head: bytes, expected: str = "text") -> 
     """Raise UserError if a file's first bytes are those of a compressed one or of an archive."""
     for mark, what, hint in _COMPRESSED:
         if head.startswith(mark):
-            fail(path, 0, "not a text file", expected, what, hint)
+            fail(path, 0, "not a text file", expected, what, hint=hint)
 
 
 def decoded(
@@ -104,7 +104,7 @@ def refuse_text(path: Path | str, at: int, byte: int, head: bytes, otherwise: st
     marked = marked_encoding(head).upper()
     if marked.startswith(("UTF-16", "UTF-32")):
         hint = f"convert it: iconv -f {marked} -t UTF-8"
-        fail(path, at, "not UTF-8 text", "UTF-8", f"text in {marked}", hint)
+        fail(path, at, "not UTF-8 text", "UTF-8", f"text in {marked}", hint=hint)
     refuse_byte(f"{path}: byte {at}", byte, otherwise=otherwise)
 
 
@@ -122,7 +122,7 @@ def refuse_byte(
         declared = f"{declare}{other.lower()}, or " if declare else ""
         hint = f"{declared}convert it: iconv -f {other} -t UTF-8{otherwise}"
     problem, got = f"{where}: not {name} text", f"the byte 0x{byte:02x}"
-    raise UserError(Diagnostic(problem, None, name, got, hint))
+    raise UserError(Diagnostic(problem, None, name, got, hint=hint))
 
 
 class TextBytes(Protocol):

@@ -53,7 +53,7 @@ def fail(
     path: Path | str, offset: int, problem: str, expected: str = "", got: str = "", hint: str = ""
 ) -> NoReturn:
     """Raise UserError about the byte at `offset` of a file."""
-    raise UserError(Diagnostic(f"{path}: byte {offset}: {problem}", None, expected, got, hint))
+    raise UserError(Diagnostic(f"{path}: byte {offset}: {problem}", None, expected, got, hint=hint))
 
 
 def with_prefix(error: UserError, where: str, place: SourceLocation | None = None) -> UserError:
@@ -91,7 +91,7 @@ def check_memory(where: Path | str, needed: int) -> None:
                 None,
                 f"at most {remaining:,} bytes, still available to this process",
                 f"{needed:,} bytes",
-                MORE_MEMORY,
+                hint=MORE_MEMORY,
             )
         )
 
@@ -131,4 +131,4 @@ def find_file(folder: Path, *names: str) -> Path:
         got = str(error)
     problem = f"{folder}: {' or '.join(names)} not found"
     hint = "`path` is the folder that contains the files"
-    raise UserError(Diagnostic(problem, None, "a folder with this file", got, hint))
+    raise UserError(Diagnostic(problem, None, "a folder with this file", got, hint=hint))

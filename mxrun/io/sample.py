@@ -131,7 +131,7 @@ def _explained(error: UserError, name: Path | str, number: int, sample: Sample) 
         return error if names_file else with_prefix(error, where)
     problem = f"{where} does not fit the network's input {sample.field!r}"
     expected, got = str(list(sample.spec.shape)), str(list(error.got))
-    return UserError(Diagnostic(problem, None, expected, got, _advice(error.got, sample.spec)))
+    return UserError(Diagnostic(problem, None, expected, got, hint=_advice(error.got, sample.spec)))
 
 
 def _advice(shape: Shape, spec: TensorSpec) -> str:
@@ -231,7 +231,7 @@ def _require_table(content: bytes, name: Path | str, encoding: str) -> None:
         found = "binary data of an unknown format"
     if found:
         expected = "an image, a .npy file or a table of numbers"
-        raise UserError(Diagnostic(f"{name}: holds no records", None, expected, found, hint))
+        raise UserError(Diagnostic(f"{name}: holds no records", None, expected, found, hint=hint))
 
 
 def _split(array: NDArray[Any], sample: Sample) -> NDArray[Any]:

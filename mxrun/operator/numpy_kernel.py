@@ -166,7 +166,7 @@ def _body(prop: AnyProperty) -> Operator:
                 "read call.inputs.NAME, store with call.store(NAME=value); "
                 "mxrun.operator.operator documents both calls"
             )
-            diagnostic = Diagnostic(problem, location_of(method), expected, f"({own})", hint)
+            diagnostic = Diagnostic(problem, location_of(method), expected, f"({own})", hint=hint)
             raise UserError(diagnostic)
     return body
 

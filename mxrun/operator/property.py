@@ -318,7 +318,7 @@ class OperatorProperty(ABC, Generic[P]):
         if self.is_floating and common is not None and not common.startswith("float"):
             hint = "insert a Cast to float32 before it"
             problem = f"{self.type_string} of integers"
-            raise UserError(Diagnostic(problem, None, "float32 or float64", common, hint))
+            raise UserError(Diagnostic(problem, None, "float32 or float64", common, hint=hint))
         completed = [
             (inputs[i] or common) if i in shared else inputs[i] for i in range(len(inputs))
         ]

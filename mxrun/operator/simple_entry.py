@@ -279,7 +279,7 @@ def entry_error(
     place = location_of(function) if hasattr(function, "__code__") else None
     if isinstance(got, list):
         got = f"({', '.join(got)})"
-    return UserError(Diagnostic(problem, place, expected, str(got), hint))
+    return UserError(Diagnostic(problem, place, expected, str(got), hint=hint))
 
 
 def _has(parameters: type[Parameters], name: str) -> bool:

@@ -52,7 +52,9 @@ def add_to(graph: Graph, enabled: bool = True) -> AddedTo:
         if kernel is not None:
             rewriter.join(position, earlier, later, kernel)
         source, target = (graph.values[value].name for value in (earlier, *step.writes))
-        hints.append(Hint(rewriter.producer_name(later), source, target, reason, ADD_TO))
+        hints.append(
+            Hint(rewriter.producer_name(later), source, target, reason=reason, kind=ADD_TO)
+        )
     return AddedTo(rewriter.graph(), tuple(hints))
 
 

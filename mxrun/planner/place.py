@@ -47,7 +47,9 @@ def place_pinned(
     offset = 0
     for kind in _PINNED_ORDER:
         for name in (name for name in kinds if kinds[name] is kind):
-            blocks.append(Block(name, kind, offset, sizes[name], 0, 0, ()))
+            blocks.append(
+                Block(name, kind, offset=offset, nbytes=sizes[name], first=0, last=0, values=())
+            )
             offset += sizes[name]
     return tuple(blocks)
 
@@ -76,7 +78,15 @@ def place(
     last = [need.last if reuse else steps for need in needs]
     allocation = allocate([need.nbytes for need in needs], first, last)
     blocks = tuple(
-        Block(need.name, need.memory_class, base + offset, need.nbytes, begin, end, need.values)
+        Block(
+            need.name,
+            need.memory_class,
+            offset=base + offset,
+            nbytes=need.nbytes,
+            first=begin,
+            last=end,
+            values=need.values,
+        )
         for need, offset, begin, end in zip(needs, allocation.offsets, first, last, strict=True)
     )
     offset_by_key: dict[ValueId | str, int] = {

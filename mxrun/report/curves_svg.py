@@ -155,14 +155,14 @@ def _axes(scale: _PanelScale) -> Iterator[str]:
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
     for value in scale.panel.axis.ticks(5):
         y = scale.down(value)
-        yield grid_line(_LEFT, y, right, y)
+        yield grid_line(x1=_LEFT, y1=y, x2=right, y2=y)
         yield text(f"{value:.6g}", _LEFT - 6, y + 4, "faint", "end")
     for epoch in ticks(scale.first, scale.last, 6):
         if epoch == int(epoch):
             yield text(str(int(epoch)), scale.across(epoch), bottom + 16, "faint", "middle")
     yield text("epoch", right, bottom + 29, "faint", "end")
     frame: dict[str, str | float] = {"fill": "none", "stroke": LINE, "stroke_width": 1.2}
-    yield rectangle(_LEFT, _TOP, _WIDTH, _HEIGHT, class_="line", **frame)
+    yield rectangle(x=_LEFT, y=_TOP, width=_WIDTH, height=_HEIGHT, class_="line", **frame)
 
 
 def _curve(curve: Curve, scale: _PanelScale, colour: str) -> Iterator[str]:

@@ -126,7 +126,9 @@ def _legend(report: Report) -> tuple[list[str], float]:
         room = 28 + text_width(label) + 16
         if x > LEFT and x + room > LEFT + _WIDTH:
             x, y = LEFT, y + _LEGEND_ROW
-        parts.append(rectangle(x, y, 20.0, 13.0, rx=3.0, fill=MEMORY_COLOURS[name]))
+        parts.append(
+            rectangle(x=x, y=y, width=20.0, height=13.0, rx=3.0, fill=MEMORY_COLOURS[name])
+        )
         parts.append(text(label, x + 28, y + 11))
         x += room
     # The label of the peak is above the arena.
@@ -140,7 +142,7 @@ def _axes(scale: _ArenaScale, steps: Sequence[str]) -> Iterator[str]:
         spacing *= 2
     for offset in range(0, scale.nbytes + 1, spacing):
         y = scale.up(offset)
-        yield grid_line(LEFT, y, right, y)
+        yield grid_line(x1=LEFT, y1=y, x2=right, y2=y)
         yield text(bytes_text(offset), LEFT - 6, y + 4, "faint", "end")
     if scale.step >= _NAMED:
         for position, name in enumerate(steps):
@@ -183,11 +185,11 @@ def _blocks(report: Report, scale: _ArenaScale, steps: Sequence[str]) -> Iterato
         if height >= _EDGED:
             edge = {"stroke": PAPER, "stroke_width": 0.4}
         yield rectangle(
-            scale.across(block["first"]),
-            top,
-            (block["last"] + 1 - block["first"]) * scale.step,
-            max(_MIN_HEIGHT, height),
-            element("title", clean(_block_description(block, steps))),
+            x=scale.across(block["first"]),
+            y=top,
+            width=(block["last"] + 1 - block["first"]) * scale.step,
+            height=max(_MIN_HEIGHT, height),
+            content=element("title", clean(_block_description(block, steps))),
             class_="block",
             fill=MEMORY_COLOURS[block["class"]],
             **edge,
@@ -220,7 +222,7 @@ def _peak(report: Report, scale: _ArenaScale) -> Iterator[str]:
     label = f"peak: {in_words(peak['operator'])}, step {peak['step']}, {bytes_text(peak['bytes'])}"
     look: dict[str, str | float] = {"fill": "none", "stroke": INK}
     frame = {**look, "class_": "outline peak", "stroke_width": 1.4}
-    yield rectangle(x, scale.top - 3, scale.step, _HEIGHT + 6, **frame)
+    yield rectangle(x=x, y=scale.top - 3, width=scale.step, height=_HEIGHT + 6, **frame)
     if x + text_width(label) <= LEFT + scale.width:
         yield text(label, x, scale.top - 9, "bold")
     else:
@@ -228,4 +230,4 @@ def _peak(report: Report, scale: _ArenaScale) -> Iterator[str]:
     if report["gap_bytes"]:
         right = LEFT + scale.width
         dashes = {**look, "class_": "outline", "stroke_width": 1.0, "stroke_dasharray": "5 4"}
-        yield line(LEFT, bound, right, bound, **dashes)
+        yield line(x1=LEFT, y1=bound, x2=right, y2=bound, **dashes)

@@ -165,7 +165,7 @@ def _node(item: _NodeBox, corner: Point) -> Iterator[str]:
     box, (x, y) = item.box, corner
     details = [f"{name}: {value}" for name, value in item.node["parameters"].items()]
     told = element("title", clean("\n".join((*item.lines[:2], *details))))
-    yield rectangle(x, y, box.width, box.height, told, **item.look)
+    yield rectangle(x=x, y=y, width=box.width, height=box.height, content=told, **item.look)
     if item.node["kind"] == BLOCK:
         yield from _strip(item.node["families"], box, corner)
     for index, line in enumerate(item.shown):
@@ -180,7 +180,9 @@ def _strip(families: Mapping[str, int], box: Box, corner: Point) -> Iterator[str
     for family in filter(families.__contains__, FAMILY_COLOURS):
         width = (box.width - 12) * families[family] / total
         told = element("title", clean(f"{families[family]} of {total} layers: {family}"))
-        yield rectangle(x, y, width, _STRIP, told, fill=FAMILY_COLOURS[family])
+        yield rectangle(
+            x=x, y=y, width=width, height=_STRIP, content=told, fill=FAMILY_COLOURS[family]
+        )
         x += width
 
 
@@ -227,7 +229,7 @@ def _groups(boxes: Mapping[str, Box], layout: ColumnLayout) -> Iterator[str]:
     areas = {}
     for name, box in boxes.items():
         x, y = layout.corners[name]
-        areas[name] = _Area(x, y, x + box.width, y + box.height)
+        areas[name] = _Area(left=x, top=y, right=x + box.width, bottom=y + box.height)
     drawn: dict[tuple[str, int], _Area] = {}
     for level in range(1, _GROUP_LEVELS + 1):
         members: dict[tuple[str, int], list[str]] = {}
@@ -251,20 +253,20 @@ def _ground(areas: Sequence[_Area], pads: int) -> _Area:
     """Return the bounding rectangle of the areas, padded for `pads` levels of group names."""
     pad = pads * _GROUP_PAD
     return _Area(
-        min(area.left for area in areas) - pad,
-        min(area.top for area in areas) - pads * _GROUP_NAME,
-        max(area.right for area in areas) + pad,
+        left=min(area.left for area in areas) - pad,
+        top=min(area.top for area in areas) - pads * _GROUP_NAME,
+        right=max(area.right for area in areas) + pad,
         # The shapes of outputs are below the boxes.
-        max(area.bottom for area in areas) + _SHAPE + pads * _GROUP_FOOT,
+        bottom=max(area.bottom for area in areas) + _SHAPE + pads * _GROUP_FOOT,
     )
 
 
 def _group(name: str, area: _Area) -> Iterator[str]:
     yield rectangle(
-        area.left,
-        area.top,
-        area.right - area.left,
-        area.bottom - area.top,
+        x=area.left,
+        y=area.top,
+        width=area.right - area.left,
+        height=area.bottom - area.top,
         class_="line",
         rx=6.0,
         fill=LINE,
@@ -292,7 +294,7 @@ def _legend(drawn: Sequence[_NodeBox], width: float) -> tuple[list[str], float]:
         room = 28 + text_width(meaning) + 16
         if x > _MARGIN and x + room > _MARGIN + width:
             x, y = _MARGIN, y + _LEGEND_ROW
-        parts.append(rectangle(x, y, 20.0, 13.0, **{**look, "rx": 4.0}))
+        parts.append(rectangle(x=x, y=y, width=20.0, height=13.0, **{**look, "rx": 4.0}))
         parts.append(text(meaning, x + 28, y + 11))
         x += room
     return parts, y + _LEGEND_ROW + _MARGIN

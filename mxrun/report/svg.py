@@ -91,13 +91,13 @@ def text(
 
 
 def rectangle(
-    x: float, y: float, width: float, height: float, content: str = "", /, **attributes: str | float
+    x: float, y: float, width: float, height: float, content: str = "", **attributes: str | float
 ) -> str:
     """Return a rectangle; its attributes give the colours, `content` holds SVG."""
     return element("rect", content, x=x, y=y, width=width, height=height, **attributes)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, /, **attributes: str | float) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, **attributes: str | float) -> str:
     """Return a straight line in the colour of lines, unless `attributes` give another."""
     look: dict[str, str | float] = {"class_": "line", "stroke": LINE, **attributes}
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **look)
@@ -105,7 +105,7 @@ def line(x1: float, y1: float, x2: float, y2: float, /, **attributes: str | floa
 
 def grid_line(x1: float, y1: float, x2: float, y2: float) -> str:
     """Return a thin line behind a drawing."""
-    return line(x1, y1, x2, y2, stroke_width=0.5, stroke_opacity=0.5)
+    return line(x1=x1, y1=y1, x2=x2, y2=y2, stroke_width=0.5, stroke_opacity=0.5)
 
 
 def clean(content: str) -> str:
@@ -121,7 +121,7 @@ def document(width: float, height: float, title: str, parts: Iterable[str], styl
     body = [
         element("title", clean(title)),
         element("style", clean(_DARK + style)),
-        rectangle(0.0, 0.0, width, height, class_="paper", fill=PAPER),
+        rectangle(x=0.0, y=0.0, width=width, height=height, class_="paper", fill=PAPER),
         *parts,
     ]
     return (

@@ -9,7 +9,14 @@ from mxrun.device.storage import storage_pools
 from mxrun.run.train_summary import PoolCounters
 from mxrun.runtime.storage import StorageStatistics
 
-_UNUSED = StorageStatistics(0, 0, 0, 0, 0, 0)
+_UNUSED = StorageStatistics(
+    bytes_in_use=0,
+    blocks_in_use=0,
+    peak_bytes=0,
+    bytes_reserved=0,
+    system_allocations=0,
+    requests=0,
+)
 
 
 class StorageCounters:

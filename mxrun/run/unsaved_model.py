@@ -53,7 +53,15 @@ def unsaved_model(
     state = _state(built, dataset)
     manifest = Manifest(**dict(state), format=FORMAT, files={})
     parameters, auxiliary = _groups(built, arrays)
-    checkpoint = Checkpoint(folder, manifest, parameters, {}, auxiliary, {}, {})
+    checkpoint = Checkpoint(
+        folder,
+        manifest,
+        parameters=parameters,
+        optimizer={},
+        auxiliary=auxiliary,
+        carried={},
+        measured={},
+    )
     vocabulary = None if dataset is None else dataset.vocabulary
     return TrainedModel(parsed, built, checkpoint, arrays, False, (), vocabulary)
 

@@ -205,8 +205,8 @@ class _Execution:
             cause,
             self._start_s,
             self._seconds,
-            self._output,
-            self._omitted,
+            output=self._output,
+            omitted=self._omitted,
         )
 
 

@@ -35,7 +35,7 @@ class Stream:
 
     def bits(self, count: int) -> NDArray[np.uint32]:
         """Return the uniform 32-bit words for a tensor with `count` elements in this part."""
-        return philox.words(self.key, self.step, count, self.part * count)
+        return philox.words(key=self.key, step=self.step, count=count, first=self.part * count)
 
 
 def key_of(text: str) -> int:

@@ -219,7 +219,7 @@ def _training_arrays(arrays: Arrays, path: Path, label: str | None) -> dict[str,
         expected = "an array `data` and an array `label`, with as many records"
         hint = "name the array of labels: --label NAME"
         problem = f"{path}: {missing}"
-        raise UserError(Diagnostic(problem, None, expected, listed(has) or "no arrays", hint))
+        raise UserError(Diagnostic(problem, None, expected, listed(has) or "no arrays", hint=hint))
     return {"data": data[0], "label": labels[0]}
 
 
@@ -249,7 +249,7 @@ def _data_spec(shape: tuple[int, ...], where: str) -> TensorSpec:
         problem = f"{where}: the channels of its images are the last axis"
         hint = "save numpy.moveaxis(images, -1, 1)"
         expected = "[records, channels, height, width]"
-        raise UserError(Diagnostic(problem, None, expected, str(list(shape)), hint))
+        raise UserError(Diagnostic(problem, None, expected, str(list(shape)), hint=hint))
     return TensorSpec((1, *record) if len(record) == 2 else record, "float32")
 
 

@@ -126,7 +126,13 @@ def _measured(dataset: Dataset, names: Sequence[str], records: range) -> _Chunk:
     for name in names:
         if rows[name]:
             mean, square, least, greatest = np.stack(rows[name], 1)
-            found[name] = _Measured(mean, square, least, greatest, np.array(sizes[name]))
+            found[name] = _Measured(
+                mean=mean,
+                square=square,
+                least=least,
+                greatest=greatest,
+                sizes=np.array(sizes[name]),
+            )
     return found, unreadable
 
 

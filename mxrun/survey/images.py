@@ -265,12 +265,12 @@ def _check_layout(folder: Path) -> None:
     if beside:
         problem = f"{folder}: its images are not in folders of classes"
         hint = f"move them, such as {beside[0]}, into {folder}/CLASS; the folder is the label"
-        raise UserError(Diagnostic(problem, None, expected, _listed(kinds), hint))
+        raise UserError(Diagnostic(problem, None, expected, _listed(kinds), hint=hint))
     problem = f"{folder}: the folder {'holds no images' if kinds else 'is empty'}"
     hint = f"images end in {', '.join(SUFFIXES)}"
     if any(kind in kinds for kind in (".csv", ".tsv", ".npz")):
         hint = "for a table or an archive, give the file itself"
-    raise UserError(Diagnostic(problem, None, expected, _listed(kinds), hint))
+    raise UserError(Diagnostic(problem, None, expected, _listed(kinds), hint=hint))
 
 
 def _listed(kinds: Counter[str]) -> str:

@@ -120,7 +120,7 @@ def _given_label(outline: TableOutline, label: str, path: Path) -> _Label:
         names = [each.name for each in columns if each.name]
         known = listed(names, _MAX_PROBLEMS) if names else f"0 to {len(columns) - 1}"
         problem = f"{path}: no column is named {label!r}"
-        raise UserError(Diagnostic(problem, None, known, label, nearest(label, names)))
+        raise UserError(Diagnostic(problem, None, known, label, hint=nearest(label, names)))
     return _Label(found[0], _is_class(found[0], outline.rows), "named by --label")
 
 
@@ -147,7 +147,7 @@ def _guessed_label(outline: TableOutline, path: Path) -> _Label:
     problem = f"{path}: no column looks like a label"
     expected = "a last column of numbers, or a column of words with few values"
     got = "; ".join(f"{each}: {_kind(each)}" for each in columns[-_MAX_PROBLEMS:])
-    raise UserError(Diagnostic(problem, None, expected, got, "name it: --label COLUMN"))
+    raise UserError(Diagnostic(problem, None, expected, got, hint="name it: --label COLUMN"))
 
 
 def _is_class(column: TableColumn, rows: int) -> bool:
@@ -176,11 +176,13 @@ def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
         problem = f"{where} is missing in {column.gaps} of {outline.rows} rows"
         hint = "fill the gaps in, or remove these rows"
         raise UserError(
-            Diagnostic(problem, None, "a label in each row", f"none in {column.gap_place}", hint)
+            Diagnostic(
+                problem, None, "a label in each row", f"none in {column.gap_place}", hint=hint
+            )
         )
     if are_decimal_commas(column):
         problem = f"{where} has numbers with a comma before decimals"
-        raise UserError(Diagnostic(problem, None, "numbers or words", column.word, POINT_HINT))
+        raise UserError(Diagnostic(problem, None, "numbers or words", column.word, hint=POINT_HINT))
     if column.words and not label.is_class:
         kinds = len(_kinds(column))
         some = f"at least {kinds}" if kinds >= MAX_KINDS else str(kinds)
@@ -189,7 +191,7 @@ def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
         got = f"{some} in {outline.rows} rows" if kinds > 1 else "one word in all rows"
         problem = problem if kinds > 1 else f"{where} has only one value, {column.word!r}"
         hint = "name another label column: --label COLUMN"
-        raise UserError(Diagnostic(problem, None, expected, got, hint))
+        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
     if not column.words and len(np.unique(column.numbers)) < 2:
         problem = f"{where} has only one value, {column.numbers[0]:g}"
         hint = "name another label column: --label COLUMN"

@@ -346,7 +346,7 @@ def read_manifest(folder: Path) -> Manifest:
             "use the mxrun that wrote it, or train again: runs with formats before 4 do not say "
             "which inputs are images, and divided gradients by the batch size"
         )
-        raise OtherFormat(Diagnostic(problem, None, f"format {FORMAT}", got, hint))
+        raise OtherFormat(Diagnostic(problem, None, f"format {FORMAT}", got, hint=hint))
     if not intact:
         raise _unusable(path, "damaged", "the SHA-256 that it states")
     manifest, problems = check(Manifest, _without(content, "sha256"))

@@ -82,7 +82,12 @@ class Schedule(Parameters):
     def rate(self, step: int, total_steps: int, steps_per_epoch: int, base: float) -> float:
         """Return the learning rate of step `step`, counted from 1, of `total_steps`."""
         if step >= self.warmup_steps:
-            moment = Moment(step, total_steps, steps_per_epoch, self.warmup_steps)
+            moment = Moment(
+                step=step,
+                total_steps=total_steps,
+                steps_per_epoch=steps_per_epoch,
+                warmup_steps=self.warmup_steps,
+            )
             return self.rate_at(moment, base)
         begin = base * self.warmup_begin
         if self.warmup_mode == "constant":

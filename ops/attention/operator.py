@@ -336,7 +336,7 @@ class Attention(Operator):
                 scores += np.broadcast_to(mask, shape).reshape(scores.shape)
         read = self._read(call, sizes)
         scores = np.where(read, scores, scores.dtype.type(-np.inf))
-        return _Heads(query, key, value, scores, read)
+        return _Heads(query=query, key=key, value=value, scores=scores, read=read)
 
     def _read(self, call: OperatorCall, sizes: AttentionSizes) -> Array:
         """Return which keys are read, for [N, K, G, Tq, Tk]."""

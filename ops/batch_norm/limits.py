@@ -48,7 +48,13 @@ class Limits:
         if prop.parameters.limits is None:
             return Limits(RECTIFIED, _last(0.0, dtype))
         floor, ceiling = (float(np.float32(limit)) for limit in prop.parameters.limits)
-        return Limits(CLIPPED, _first(floor, dtype), _last(ceiling, dtype), floor, ceiling)
+        return Limits(
+            CLIPPED,
+            low=_first(floor, dtype),
+            high=_last(ceiling, dtype),
+            floor=floor,
+            ceiling=ceiling,
+        )
 
     @property
     def forward(self) -> dict[str, Any]:

@@ -57,7 +57,16 @@ class Tasks:
         apart = lines * cuts if planes else -(-line // _JOINED)
         blocks = min(elements // _ELEMENTS_PER_TASK, _MAX_CUTS) // apart
         rows_per_block = min(-(-rows // max(blocks, 1)), _MAX_ROWS)
-        return Tasks(before, channels, inner, rows, line, lines, cuts, rows_per_block)
+        return Tasks(
+            before=before,
+            channels=channels,
+            inner=inner,
+            rows=rows,
+            line=line,
+            lines=lines,
+            cuts=cuts,
+            rows_per_block=rows_per_block,
+        )
 
     @property
     def row_blocks(self) -> int:

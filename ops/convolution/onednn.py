@@ -124,7 +124,13 @@ def window_products(
         images.with_layout(CHANNELS_LAST),
         weight.with_layout(ANY),
         windows.with_layout(CHANNELS_LAST),
-        SlidingWindow(window.stride, window.dilate, window.pad, window.pad, p.num_group),
+        SlidingWindow(
+            stride=window.stride,
+            dilation=window.dilate,
+            pad_begin=window.pad,
+            pad_end=window.pad,
+            groups=p.num_group,
+        ),
         team,
         p.workspace_bytes,
     )

@@ -101,5 +101,7 @@ def _pooling(
     if cut_off and any(window.pad) and parameters.count_include_pad is not False:
         return None
     pad_end = tuple(max(window.pad[axis], beyond[axis]) for axis in axes)
-    geometry = operations.SlidingWindow(window.stride, window.dilate, window.pad, pad_end)
+    geometry = operations.SlidingWindow(
+        stride=window.stride, dilation=window.dilate, pad_begin=window.pad, pad_end=pad_end
+    )
     return kind, window.kernel, geometry

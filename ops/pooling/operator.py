@@ -93,7 +93,9 @@ class PoolingParameters(Parameters):
         ones, zeros = (1,) * len(spatial), (0,) * len(spatial)
         if self.global_pool:
             return Window(kernel=spatial, stride=ones, dilate=ones, pad=zeros)
-        return Window(self.kernel, self.stride or ones, ones, self.pad or zeros)
+        return Window(
+            kernel=self.kernel, stride=self.stride or ones, dilate=ones, pad=self.pad or zeros
+        )
 
     def margin(self, window: Window) -> Shape:
         """Return the number of positions beyond the data, per axis, that avg counts."""

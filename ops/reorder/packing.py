@@ -61,7 +61,14 @@ class Lines:
             return None
         ahead, beside = (tuple(map(int, each[::LANES] // word)) for each in (across, along))
         starts = (beside, ahead) if lane_axis else (ahead, beside)
-        return Lines(lane_axis, word, len(along), lane // word, tap // word, starts)
+        return Lines(
+            lane_axis=lane_axis,
+            word=word,
+            padded=len(along),
+            lane=lane // word,
+            tap=tap // word,
+            starts=starts,
+        )
 
     @property
     def elements(self) -> int:

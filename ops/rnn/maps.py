@@ -50,7 +50,13 @@ class StepForm:
 def form_of(p: RNNParameters, has_mask: bool) -> StepForm:
     """Return the form of a layer of an operator with these parameters."""
     is_projected = p.projection_size is not None
-    return StepForm(p.mode, p.is_clipped, p.lstm_state_clip_nan, has_mask, is_projected)
+    return StepForm(
+        p.mode,
+        is_clipped=p.is_clipped,
+        clips_nan=p.lstm_state_clip_nan,
+        has_mask=has_mask,
+        is_projected=is_projected,
+    )
 
 
 @cache

@@ -128,7 +128,13 @@ class SoftmaxOutputProperty(LabelledLossProperty[SoftmaxOutputParameters]):
             samples, classes, positions = data[0], math.prod(data[1:]), 1
         labelled = label != data and math.prod(label) == samples * positions
         ignored = int(p.ignore_label) if p.use_ignore else None
-        return Classification(samples, classes, positions, labelled, ignored)
+        return Classification(
+            samples=samples,
+            classes=classes,
+            positions=positions,
+            labelled=labelled,
+            ignored=ignored,
+        )
 
     def loss_metric(self, data: Shape, label: Shape) -> str:
         """cross_entropy for labels that are classes, unless they are smoothed."""

@@ -184,7 +184,13 @@ def requested_gradients(
         for memory in prop.memories
         if next_name(memory.name) in live and memory.name not in memories
     ]
-    return BackwardRequestOfBody(tuple(live), (*memories, *ended), tuple(ended), sequences, others)
+    return BackwardRequestOfBody(
+        heads=tuple(live),
+        memories=(*memories, *ended),
+        ended=tuple(ended),
+        sequences=sequences,
+        others=others,
+    )
 
 
 def _is_float(graph: Graph, name: str) -> bool:

@@ -70,8 +70,12 @@ class SegmentRange:
 def segment_ranges(steps: int, length: int) -> tuple[SegmentRange, ...]:
     """Return the segments of `length`, and a shorter one for the rest."""
     count, rest = divmod(steps, length)
-    main = SegmentRange(0, length, count, 0)
-    return (main, SegmentRange(count * length, rest, 1, count)) if rest else (main,)
+    main = SegmentRange(first=0, length=length, count=count, block=0)
+    return (
+        (main, SegmentRange(first=count * length, length=rest, count=1, block=count))
+        if rest
+        else (main,)
+    )
 
 
 def blocks_name(memory: str) -> str:

@@ -451,7 +451,7 @@ def _nested(
 ) -> NestedContradiction:
     """Return the contradiction of a memory's shapes."""
     expected, got = str(contradiction.inferred), str(contradiction.given)
-    return NestedContradiction([Diagnostic(problem, node.place, expected, got, hint)])
+    return NestedContradiction([Diagnostic(problem, node.place, expected, got, hint=hint)])
 
 
 def _row(memory: RecurrentMemory, shape: PartialShape) -> PartialShape:

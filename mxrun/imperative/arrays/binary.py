@@ -115,7 +115,9 @@ def _operand(number: float | str, context: Context, dtype: str, owner: Engine) -
 def _operation(name: str, word: str = "", *, prefix: str = "_", reverse: str = "") -> Any:
     """Return the operation whose operators have MXNet's names."""
     scalar = f"_{word or name}_scalar"
-    return BinaryOperation(f"{prefix}{name}", f"broadcast_{name}", scalar, reverse or scalar)
+    return BinaryOperation(
+        f"{prefix}{name}", f"broadcast_{name}", scalar, reverse=reverse or scalar
+    )
 
 
 def _comparison(name: str, mirrored: str) -> Any:

@@ -107,7 +107,7 @@ class CallBinder:
         if not self.signature.positional or any(isinstance(each, NDArrayBase) for each in values):
             expected = ", ".join(self._names) or "arrays"
             hint = "give parameters by name" if self.signature.fields else ""
-            raise self._error("too many positional arguments", expected, _listed(values), hint)
+            raise self._error("too many positional arguments", expected, _listed(values), hint=hint)
         names = list(self.signature.fields)
         if len(values) > len(names):
             expected = ", ".join((*self._names, *names))
@@ -155,7 +155,7 @@ class CallBinder:
     def _require_array(self, value: Any, what: str) -> None:
         if not isinstance(value, NDArrayBase):
             hint = "mxrun.nd.array(VALUES) makes one"
-            raise self._error(f"{what} is not an array", "NDArray", type(value).__name__, hint)
+            raise self._error(f"{what} is not an array", "NDArray", type(value).__name__, hint=hint)
 
     def _error(self, problem: str, expected: str = "", got: str = "", hint: str = "") -> UserError:
         whose = f"{self.signature.name}: {problem}"

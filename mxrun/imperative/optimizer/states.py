@@ -100,7 +100,7 @@ def read_states(
     arrays, description = _parsed(content, source)
     if description.optimizer != present.name and description.settings is None:
         expected, got = present.name, description.optimizer
-        raise _unusable(source, "it has the states of another optimizer", expected, got)
+        raise _unusable(source, "it has the states of another optimizer", expected, got=got)
     optimizer = _restored(description, present)
     optimizer.num_update = description.num_update
     for kind, number, counts in description.update_counts:
@@ -113,7 +113,7 @@ def read_states(
     for index, each in found.items():
         if set(each) != expected_names:
             expected, got = ", ".join(optimizer.rule.states), ", ".join(each)
-            raise _unusable(source, f"the states of {index!r}", expected, got)
+            raise _unusable(source, f"the states of {index!r}", expected, got=got)
     names = optimizer.rule.states
     return optimizer, {key: tuple(each[name] for name in names) for key, each in found.items()}
 
@@ -139,7 +139,7 @@ def _parsed(content: bytes, source: str) -> tuple[dict[str, npt.NDArray[Any]], D
     try:
         arrays = parse_arrays(content)
     except UnreadableArrays as error:
-        raise _unusable(source, error.problem, error.expected, error.got) from error
+        raise _unusable(source, error.problem, error.expected, got=error.got) from error
     try:
         values = json.loads(parse_metadata(content).get(_CONTENT, "null"))
     except (ValueError, RecursionError) as error:
@@ -148,7 +148,7 @@ def _parsed(content: bytes, source: str) -> tuple[dict[str, npt.NDArray[Any]], D
         raise _unusable(source, "it has no states of an optimizer")
     description, problems = check(Description, values)
     if description is None:
-        raise _unusable(source, problems[0].problem, problems[0].expected, problems[0].got)
+        raise _unusable(source, problems[0].problem, problems[0].expected, got=problems[0].got)
     return arrays, description
 
 
@@ -168,4 +168,4 @@ def _named(name: str, source: str) -> tuple[Index, str]:
 
 def _unusable(source: str, problem: str, expected: str = "", got: str = "") -> UserError:
     hint = "use a file that save_optimizer_states has written"
-    return UserError(Diagnostic(f"cannot use {source}: {problem}", None, expected, got, hint))
+    return UserError(Diagnostic(f"cannot use {source}: {problem}", None, expected, got, hint=hint))

@@ -101,7 +101,7 @@ def _positioned(signature: OperatorSignature, values: Sequence[Any]) -> Iterator
         listed = ", ".join(type(value).__name__ for value in values)
         expected = ", ".join(signature.tensor_names)
         hint = "give parameters by name" if fields else ""
-        raise _error(signature, "too many positional arguments", expected, listed, hint)
+        raise _error(signature, "too many positional arguments", expected, listed, hint=hint)
     yield from zip(fields, values, strict=False)
 
 

@@ -311,7 +311,7 @@ class Executor:
             return array_module.make(array.chunk, spec.shape, spec.dtype, array.offset)
         if not allow_up_sizing:
             problem, hint = f"{name!r} would become larger", "allow_up_sizing=True permits it"
-            raise UserError(Diagnostic(problem, None, str(array.shape), str(spec.shape), hint))
+            raise UserError(Diagnostic(problem, None, str(array.shape), str(spec.shape), hint=hint))
         return zeros(spec.shape, self._region.chunk.context, spec.dtype)
 
     # -- observation ---------------------------------------------------------------------------

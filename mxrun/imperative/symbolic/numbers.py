@@ -32,8 +32,16 @@ def _function(
     return function
 
 
-maximum = _function("maximum", "_maximum", "_MaximumScalar", "_MaximumScalar", max)
-minimum = _function("minimum", "_minimum", "_MinimumScalar", "_MinimumScalar", min)
-hypot = _function("hypot", "_hypot", "_HypotScalar", "_HypotScalar", math.hypot)
-pow = _function("pow", "_Power", "_PowerScalar", "_RPowerScalar", builtins.pow)
+maximum = _function(
+    "maximum", "_maximum", "_MaximumScalar", reversed_scalar="_MaximumScalar", of_numbers=max
+)
+minimum = _function(
+    "minimum", "_minimum", "_MinimumScalar", reversed_scalar="_MinimumScalar", of_numbers=min
+)
+hypot = _function(
+    "hypot", "_hypot", "_HypotScalar", reversed_scalar="_HypotScalar", of_numbers=math.hypot
+)
+pow = _function(
+    "pow", "_Power", "_PowerScalar", reversed_scalar="_RPowerScalar", of_numbers=builtins.pow
+)
 power = pow

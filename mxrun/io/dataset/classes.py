@@ -56,7 +56,7 @@ def map_labels(
             problem = f"{source} has labels that are words, but those of training are numbers"
             expected = "labels that are numbers"
             hint = "use words as labels in both data sections, or numbers in both"
-        raise UserError(Diagnostic(problem, place, expected, listed(used), hint))
+        raise UserError(Diagnostic(problem, place, expected, listed(used), hint=hint))
     return np.array(places, np.int32)[inverse].reshape(labels.shape)
 
 

@@ -201,7 +201,7 @@ class Dataset:
             f"the part {split} of the data set {self.name!r} lacks classes of the complete split"
         )
         expected, got = class_count_texts(labels, rows, self.classes)
-        return (Diagnostic(f"{problem}: {listed(found)}", place, expected, got, hint),)
+        return (Diagnostic(f"{problem}: {listed(found)}", place, expected, got, hint=hint),)
 
     def check_shares(
         self, train: Split, evaluation: Split, places: Places
@@ -218,7 +218,7 @@ class Dataset:
         problem = f"data.{role} ({self.name} {self.split}) has classes without records"
         hint = "remove the empty folders, or put records into them"
         place = place_of(places, "path")
-        return (Diagnostic(problem, place, "records of each class", listed(self.empty), hint),)
+        return (Diagnostic(problem, place, "records of each class", listed(self.empty), hint=hint),)
 
     def part(self, split: Split) -> Dataset:
         """Return the records of `split`; views, if it is a range."""
@@ -299,7 +299,7 @@ class Dataset:
             if name not in names:
                 problem = f"data set {self.name!r} has no field for the network's input {name!r}"
                 has = f"one of its fields: {', '.join(names)}"
-                found.append(Diagnostic(problem, place, has, name, nearest(name, names)))
+                found.append(Diagnostic(problem, place, has, name, hint=nearest(name, names)))
                 continue
             if name in self.fields and self.fields[name].boxes:
                 found += pipeline.check_boxes(name)
@@ -318,7 +318,7 @@ class Dataset:
                 if name == "data" and self.encoding is not None:
                     columns = self.encoding.inputs
                     got = f"{got}, the columns {listed(columns, _MAX_NAMED)}"
-                found.append(Diagnostic(problem, place, got, str(spec), hint))
+                found.append(Diagnostic(problem, place, got, str(spec), hint=hint))
         return tuple(found)
 
     def _record(self, name: str) -> tuple[RecordShape, str]:

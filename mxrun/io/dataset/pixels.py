@@ -72,7 +72,7 @@ def pixels_in_range(pixels: NDArray[Any], white: float, where: str) -> NDArray[A
             "network have the white of its training data"
         )
         got = f"numbers from {least:g} to {greatest:g}"
-        raise UserError(Diagnostic(problem, None, expected, got, hint))
+        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
     return pixels
 
 
@@ -91,7 +91,7 @@ def check_white(pixels: NDArray[Any], white: float, where: str) -> None:
     problem = f"{where}: the pixels of images are fractions up to {greatest:g}"
     got = f"numbers from {float(pixels.min()):g} to {greatest:g}"
     expected = f"numbers from 0 to {white:g}, which is white"
-    raise UserError(Diagnostic(problem, None, expected, got, hint))
+    raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
 
 
 def _exceed_unit_values(pixels: NDArray[Any], white: float) -> bool:

@@ -176,7 +176,7 @@ def check_shares(
     expected = "records that are not trained on"
     got = f"{common} of {len(rows)} records are trained on"
     hint = "write split: rest, for all records that are not in data.train's share"
-    return (Diagnostic(problem, place_of(places, "split.share"), expected, got, hint),)
+    return (Diagnostic(problem, place_of(places, "split.share"), expected, got, hint=hint),)
 
 
 def _count(share: float, of: int) -> int:
@@ -237,7 +237,7 @@ def parse_split(
         hint = f"its splits: {', '.join(known)}" if known else ""
         place = place_of(places, "split")
         problem = "the split has no name"
-        return None, (Diagnostic(problem, place, _FORM, repr(value), hint),)
+        return None, (Diagnostic(problem, place, _FORM, repr(value), hint=hint),)
     problems = tuple(
         Diagnostic(
             f"unknown key {key!r} in a split",
@@ -295,7 +295,7 @@ def _check_name(
         return ()
     expected, place = f"one of {', '.join(known)}", place_of(places, path)
     hint = nearest(str(name), known)
-    return (Diagnostic(f"unknown split {name!r}", place, expected, repr(name), hint),)
+    return (Diagnostic(f"unknown split {name!r}", place, expected, repr(name), hint=hint),)
 
 
 def _check_range(bounds: object, places: Places) -> tuple[Diagnostic, ...]:

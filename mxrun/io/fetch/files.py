@@ -181,7 +181,7 @@ def _check_space(folder: Path, file: PublishedFile, have: int) -> None:
         problem = f"{folder}: there is no room for {file.name}"
         hint = "free some space, or fetch to another disk with --to FOLDER"
         raise UserError(
-            Diagnostic(problem, None, f"{needed:,} bytes", f"{free:,} bytes free", hint)
+            Diagnostic(problem, None, f"{needed:,} bytes", f"{free:,} bytes free", hint=hint)
         )
 
 

@@ -34,7 +34,7 @@ def array_field(
         if are_words(array):
             hint = "words are classes as the label of a classification, one of each record"
         problem = f"{where} holds no numbers"
-        raise UserError(Diagnostic(problem, None, spec.dtype, str(array.dtype), hint))
+        raise UserError(Diagnostic(problem, None, spec.dtype, str(array.dtype), hint=hint))
     at = first_unrepresentable(array, spec.dtype)
     if at is not None:
         record = np.unravel_index(at, array.shape)

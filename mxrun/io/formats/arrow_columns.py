@@ -220,4 +220,4 @@ def _values(column: Any, where: str) -> NDArray[Any] | list[str]:
         problem = f"{where} holds dates or times"
         hint = "write days as numbers, or the table as CSV: `columns` then reads and scales dates"
     expected = "numbers, lists of numbers, words"
-    raise UserError(Diagnostic(problem, None, expected, str(column.type), hint))
+    raise UserError(Diagnostic(problem, None, expected, str(column.type), hint=hint))

@@ -58,7 +58,7 @@ class ArrowFile:
             if name in names:
                 problem = f"{self.path}: several columns are named {name!r}"
             hint = nearest(name, names) or "`columns` names the column of each input"
-            raise UserError(Diagnostic(problem, None, f"one of {listed(names)}", name, hint))
+            raise UserError(Diagnostic(problem, None, f"one of {listed(names)}", name, hint=hint))
 
     def read(self, group: int, columns: Sequence[str]) -> Any:
         """Return a group's columns as a pyarrow table, checked; raises UserError if damaged."""

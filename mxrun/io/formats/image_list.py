@@ -90,11 +90,11 @@ def read_image_list(path: Path, root: Path | None = None) -> ImageList:
         if any("\n" in cell or "\r" in cell for cell in cells):
             problem = f"{path}:{line}: a cell in quotes ends after the line that it begins in"
             hint = "a quote may be missing; write a row in one line"
-            raise UserError(Diagnostic(problem, None, "file,label", repr(cells)[:80], hint))
+            raise UserError(Diagnostic(problem, None, "file,label", repr(cells)[:80], hint=hint))
         if not file or not label or not all(label):
             problem = f"{path}:{line}: a row needs a file and a label"
             got, hint = ",".join(cells)[:80], "images without labels: mxrun infer RUN FILE"
-            raise UserError(Diagnostic(problem, None, "file,label", got, hint))
+            raise UserError(Diagnostic(problem, None, "file,label", got, hint=hint))
         image = folder / file
         if not os.path.isfile(image):
             hint = f"names of files are relative to {folder}; `root` names another folder"

@@ -77,4 +77,4 @@ def unpack_image_record(payload: bytes | memoryview, where: object) -> ImageReco
 def _error(where: object, expected: str, size: int) -> UserError:
     problem = f"{where}: not an image record"
     hint = "MXNet's im2rec, mx.recordio.pack and `mxrun pack` write image records"
-    return UserError(Diagnostic(problem, None, expected, f"{size:,} bytes", hint))
+    return UserError(Diagnostic(problem, None, expected, f"{size:,} bytes", hint=hint))

@@ -27,4 +27,4 @@ def check_images(images: Mapping[str, float], inputs: Inputs) -> None:
             problem = f"images: the network has no float32 input {name!r}"
             floats = [each for each, spec in inputs.items() if spec.dtype == "float32"]
             expected = f"one of {', '.join(floats)}" if floats else "no images"
-            raise UserError(Diagnostic(problem, None, expected, name, nearest(name, floats)))
+            raise UserError(Diagnostic(problem, None, expected, name, hint=nearest(name, floats)))

@@ -126,7 +126,9 @@ def multi_hot(
     if not count:
         problem = "several classes of each record need a label with a number for each class"
         hint = "declare it in network.inputs as label: [number of classes]"
-        raise UserError(Diagnostic(problem, None, "float32 [classes]", str(spec or "none"), hint))
+        raise UserError(
+            Diagnostic(problem, None, "float32 [classes]", str(spec or "none"), hint=hint)
+        )
     names = tuple(known) or tuple(map(str, range(count)))
     number_of = {name: number for number, name in enumerate(names)}
     found = np.zeros((len(words), count), np.float32)
@@ -140,7 +142,7 @@ def multi_hot(
 
 def _refuse_class(word: str, names: Sequence[str], where: RecordLocation) -> NoReturn:
     problem = f"{where}: the class is not known"
-    raise UserError(Diagnostic(problem, None, listed(names), word, nearest(word, names)))
+    raise UserError(Diagnostic(problem, None, listed(names), word, hint=nearest(word, names)))
 
 
 def _is_number(word: str) -> bool:
@@ -223,7 +225,7 @@ def box_field(labels: LabelNumbers, spec: TensorSpec, locate: Locate) -> Field:
             problem = f"{locate(record)}: the image has more boxes than the network takes"
             hint = f"declare the label as [{len(boxes)}, {width}] or more"
             got = f"{len(boxes)} boxes"
-            raise UserError(Diagnostic(problem, None, f"at most {objects}", got, hint))
+            raise UserError(Diagnostic(problem, None, f"at most {objects}", got, hint=hint))
         found[record, : len(boxes)] = boxes
     return Field(found, boxes=True)
 

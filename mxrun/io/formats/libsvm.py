@@ -131,7 +131,7 @@ def _append(found: _WrittenNumbers, path: Path, line: int, text: bytes, first: i
     if indices and indices[0] < first:
         problem = f"{path}:{line}: the index 0 is below the first one"
         hint = "write first_index: 0 for files that count from 0, as MXNet's"
-        raise UserError(Diagnostic(problem, None, f"indices from {first}", "0", hint))
+        raise UserError(Diagnostic(problem, None, f"indices from {first}", "0", hint=hint))
     found.labels.append(matched["label"].decode())
     found.counts.append(len(indices))
     found.columns.extend(index - first for index in indices)
@@ -149,4 +149,4 @@ def _refuse(path: Path, line: int, text: bytes) -> NoReturn:
         problem = f"{path}:{line}: groups of records for ranking (qid) are not supported"
         hint = "remove qid:... from the lines"
     got = wrong[:80].decode("utf-8", "replace")
-    raise UserError(Diagnostic(problem, None, "label index:value ...", got, hint))
+    raise UserError(Diagnostic(problem, None, "label index:value ...", got, hint=hint))

@@ -65,7 +65,7 @@ def read_npy(stream: IO[bytes], name: Path | str, words: bool = False) -> NDArra
     if expected > MAXIMUM_BYTES:
         limit, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
         hint = "an array without compression is read while training runs: in_memory: false"
-        fail(name, 0, "the header announces too much data", limit, got, hint)
+        fail(name, 0, "the header announces too much data", limit, got, hint=hint)
     content = bytearray()
     while len(content) < expected + 1:
         chunk = stream.read(min(_CHUNK, expected + 1 - len(content)))
@@ -126,7 +126,9 @@ def find_member(archive: zipfile.ZipFile, path: Path, name: str) -> zipfile.ZipI
     if name not in arrays:
         has = f"one of {', '.join(arrays)}" if arrays else "an archive of arrays"
         hint = nearest(name, arrays)
-        raise UserError(Diagnostic(f"{path}: no array is named {name!r}", None, has, name, hint))
+        raise UserError(
+            Diagnostic(f"{path}: no array is named {name!r}", None, has, name, hint=hint)
+        )
     return archive.getinfo(f"{name}.npy")
 
 
@@ -188,7 +190,7 @@ def read_npy_header(stream: IO[bytes], name: Path | str, words: bool = False) ->
     if not (_NUMBERS.fullmatch(descr) or (words and _WORDS.fullmatch(descr))):
         expected = "integers or floating-point numbers" + ("; labels: words, too" if words else "")
         hint = "save labels of words with dtype=str" if _OBJECTS.fullmatch(descr) and words else ""
-        fail(name, offset, "unsupported dtype", expected, descr, hint)
+        fail(name, offset, "unsupported dtype", expected, descr, hint=hint)
     sizes = tuple(int(size) for size in shape.split(",") if size.strip())
     return NpyHeader(sizes, order == "True", np.dtype(descr.strip("'")), offset + length)
 

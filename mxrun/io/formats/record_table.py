@@ -162,7 +162,7 @@ def _selected(path: Path, starts: NDArray[np.int64], index: Path | None) -> NDAr
         line = int(wrong[0])
         problem = f"{source}:{line + 1}: no record of {path} begins there"
         raise UserError(
-            Diagnostic(problem, None, "the index of this file", str(offsets[line]), hint)
+            Diagnostic(problem, None, "the index of this file", str(offsets[line]), hint=hint)
         )
     if not len(offsets):
         raise UserError(Diagnostic(f"{source}: the index is empty", None, "a line for each record"))
@@ -171,7 +171,7 @@ def _selected(path: Path, starts: NDArray[np.int64], index: Path | None) -> NDAr
     if len(np.unique(places)) != len(starts) or len(offsets) != len(starts):
         problem = f"{path}: has other records than its index file {source}"
         expected = f"{len(offsets)} records"
-        raise UserError(Diagnostic(problem, None, expected, f"{len(starts)} records", hint))
+        raise UserError(Diagnostic(problem, None, expected, f"{len(starts)} records", hint=hint))
     return np.arange(len(starts))
 
 

@@ -141,7 +141,7 @@ def _append(columns: _ScannedImages, file: ByteFile, record: TarRecord, layout: 
         hint = "`label` names the extension of the labels"
         got = f"extensions {listed(list(record.members))}"
         expected = f"a member {record.name}.{layout.label}"
-        fail(file.path, image.start - _HEADER_BYTES, problem, expected, got, hint)
+        fail(file.path, image.start - _HEADER_BYTES, problem, expected, got, hint=hint)
 
 
 def _image(file: ByteFile, record: TarRecord, extension: str) -> TarMember:
@@ -154,7 +154,7 @@ def _image(file: ByteFile, record: TarRecord, extension: str) -> TarMember:
         got = f"extensions {listed(list(record.members))}"
         hint = "`image` names the extension of the images"
         problem = f"the record {record.name} has no image"
-        fail(file.path, first.start - _HEADER_BYTES, problem, expected, got, hint)
+        fail(file.path, first.start - _HEADER_BYTES, problem, expected, got, hint=hint)
     return found
 
 

@@ -43,7 +43,14 @@ class ArrayIterator(OrderedIterator):
         parts: int = 1,
     ) -> None:
         """Raises UserError if `last_batch` leaves no batch of the data set."""
-        order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
+        order = BatchOrder(
+            count=len(dataset),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            last_batch=last_batch,
+            parts=parts,
+        )
         super().__init__(dataset, order)
         self.provide_data, self.provide_label = provided(dataset.specs, self.batch_size)
         self._gathers = {

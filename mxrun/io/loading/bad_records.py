@@ -94,7 +94,7 @@ class BadRecords:
                 self._place,
                 f"at most {self.limit} of {self._count:,} records",
                 str(len(bad)),
-                "repair them, or raise data.max_bad_records",
+                hint="repair them, or raise data.max_bad_records",
             )
         )
 

@@ -45,7 +45,7 @@ class BucketOrder:
             hint = "lower data.batch_size, write data.last_batch: pad, or give fewer buckets"
             counts = ", ".join(map(str, self._counts.tolist()))
             expected = f"a bucket with at least {self.batch_size} records"
-            raise UserError(Diagnostic(problem, place, expected, counts, hint))
+            raise UserError(Diagnostic(problem, place, expected, counts, hint=hint))
 
     @property
     def _counts(self) -> NDArray[np.int64]:

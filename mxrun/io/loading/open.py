@@ -64,7 +64,14 @@ def open_iterator(
         shuffle = ContiguousRows()
     dataset = with_cached_columns(dataset)
     if dataset.lazy or dataset.pipeline:
-        order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
+        order = BatchOrder(
+            count=len(dataset),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            last_batch=last_batch,
+            parts=parts,
+        )
         memory = staging or Staging()
         return PrefetchIterator(
             dataset,

@@ -66,7 +66,7 @@ class BatchOrder:
                 place,
                 f"at least {self.batch_size} records",
                 str(self.count),
-                "lower data.batch_size or write data.last_batch: pad",
+                hint="lower data.batch_size or write data.last_batch: pad",
             )
         )
 

@@ -162,7 +162,9 @@ class BatchRows:
 
     def mix(self, rows: Slots, valid: int, epoch: int, batch: int) -> None:
         """Apply the transforms of batches to the first `valid` rows of a batch."""
-        mix_batch(self.dataset.pipeline, self._seed, epoch, batch, rows, valid)
+        mix_batch(
+            self.dataset.pipeline, seed=self._seed, epoch=epoch, batch=batch, rows=rows, valid=valid
+        )
 
     def write(
         self, content: Mapping[str, Raw], records: Numbers, epochs: Numbers, rows: Slots

@@ -138,7 +138,7 @@ def check_images(dataset: Dataset) -> None:
     if column.white is None:
         problem = f"the records of {dataset.name} are numbers: a pack of images would scale them"
         hint = "declare the arrays as images in the data section: images: {data: 255}"
-        raise UserError(Diagnostic(problem, None, "images", "numbers", hint))
+        raise UserError(Diagnostic(problem, None, "images", "numbers", hint=hint))
 
 
 def default_encoding(dataset: Dataset, options: PackOptions) -> PackEncoding:

@@ -152,7 +152,14 @@ class _Pack:
         left = order[state.position :]
         first = state.position
         work = partial(_encoded, encoder, left)
-        chunks = scan(len(left), work, self._request.workers, advance, first, _CHUNK)
+        chunks = scan(
+            count=len(left),
+            work=work,
+            workers=self._request.workers,
+            advance=advance,
+            done=first,
+            chunk=_CHUNK,
+        )
         with closing(chunks):
             for chunk in chunks:
                 for result in chunk:
@@ -302,7 +309,9 @@ def _encoded(
 def _unreadable(error: UserError) -> UserError:
     first, *others = error.diagnostics
     hint = "--on-bad-record skip leaves such records out; the same command continues from here"
-    named = Diagnostic(first.problem, first.place, first.expected, first.got, first.hint or hint)
+    named = Diagnostic(
+        first.problem, first.place, first.expected, first.got, hint=first.hint or hint
+    )
     return UserError([named, *others])
 
 

@@ -180,7 +180,7 @@ def select_forms(
             None,
             f"one of {', '.join(known)}",
             key,
-            nearest(key, known) or "the label is no data column",
+            hint=nearest(key, known) or "the label is no data column",
         )
         for key in columns
         if key not in used

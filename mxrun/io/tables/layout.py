@@ -242,7 +242,7 @@ class _Layout:
             problem = f"{self._where}: there is no column {column}"
             hint = delimiter_hint(self._row, self._divider)
             raise UserError(
-                Diagnostic(problem, None, f"{-width} to {width - 1}", str(column), hint)
+                Diagnostic(problem, None, f"{-width} to {width - 1}", str(column), hint=hint)
             )
         if column in self._names:
             return self._names.index(column)
@@ -250,7 +250,7 @@ class _Layout:
         hint = nearest(column, self._names)
         hint = hint or (delimiter_hint(self._row, self._divider) if width == 1 else "")
         problem = f"{self._where}: no column is named {column!r}"
-        raise UserError(Diagnostic(problem, None, expected, column, hint))
+        raise UserError(Diagnostic(problem, None, expected, column, hint=hint))
 
     def _check_names(self, columns_read: Sequence[int]) -> None:
         """Raise UserError if the header has the name of a column that is read more than once."""
@@ -269,7 +269,8 @@ class _Layout:
                         None,
                         "a name of its own for each column that is read",
                         f"{name!r} in columns {', '.join(map(str, same))}",
-                        "rename one in the file, or name the columns that are data: `data: [...]`",
+                        hint="rename one in the file, or name the columns that are data: "
+                        "`data: [...]`",
                     )
                 )
         if found:

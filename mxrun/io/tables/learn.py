@@ -152,4 +152,6 @@ def _nothing(column: FeatureColumn) -> UserError:
     key = f"{column.name!r}" if column.name else f'"{column.number}"'
     problem = f"{column} has no value in the training records"
     hint = f"leave it out with columns: {{{key}: ignore}}"
-    return UserError(Diagnostic(problem, None, "values to learn from", "missing ones alone", hint))
+    return UserError(
+        Diagnostic(problem, None, "values to learn from", "missing ones alone", hint=hint)
+    )

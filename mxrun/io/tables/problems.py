@@ -58,7 +58,7 @@ class CellProblems:
         problem = f"{where}: the cell in quotes does not end in this line"
         hint = "line breaks within cells are not supported: replace them, or close the quote"
         got = repr(block.rows[at].decode().strip()[-40:])
-        self._add(Diagnostic(problem, None, "a row in one line", got, hint))
+        self._add(Diagnostic(problem, None, "a row in one line", got, hint=hint))
 
     def add_cells(
         self,
@@ -104,7 +104,7 @@ class CellProblems:
         elif has_decimal_comma(text):
             hint = POINT_HINT
         return Diagnostic(
-            f"{where}: {named}{problem}", None, expected, repr(text[:40]), layout.hint or hint
+            f"{where}: {named}{problem}", None, expected, repr(text[:40]), hint=layout.hint or hint
         )
 
     @property

@@ -233,7 +233,7 @@ def _dates(
         got = repr(cell_text(_first_of(reader, wrong, row))[:40])
         problem = f"{places.where(row, number)}: {column}: not a date"
         hint = "write its form: {date: {format: %d.%m.%Y}}"
-        raise UserError(Diagnostic(problem, None, expected, got, hint))
+        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
     return FeatureColumn(name, number, form, reader.numbers(days))
 
 
@@ -260,13 +260,13 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
         problem = f"{places.where(row, number)}: {column}: not a number"
         expected = f"a finite number, as in {reader.count(numeric):,} of {rows:,} rows"
         hint = f"correct this cell, or write columns: {{{key}: category}}"
-        raise UserError(Diagnostic(problem, None, expected, got, hint))
+        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
     if words and all(has_decimal_comma(cell_text(cell)) for cell in words):
         row = reader.first(words)
         got = repr(cell_text(_first_of(reader, words, row))[:40])
         problem = f"{places.where(row, number)}: {column}: not a number"
         hint = f"{POINT_HINT}; or write columns: {{{key}: category}}"
-        raise UserError(Diagnostic(problem, None, "a finite number", got, hint))
+        raise UserError(Diagnostic(problem, None, "a finite number", got, hint=hint))
     kinds = len(cells)
     if kinds <= MAX_CATEGORIES and not (kinds > _MIN_UNIQUE and 2 * kinds > rows):
         return CategoryForm()
@@ -280,7 +280,7 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
         f"leave it out with columns: {{{key}: ignore}}, or keep the frequent ones with "
         f"columns: {{{key}: {{category: {{min_count: 10}}}}}}"
     )
-    raise UserError(Diagnostic(problem, None, expected, examples, hint))
+    raise UserError(Diagnostic(problem, None, expected, examples, hint=hint))
 
 
 def _mixed(reader: WordReader) -> str:

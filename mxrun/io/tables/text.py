@@ -288,7 +288,7 @@ def _first_layout(block: RowBlock, form: TableForm, name: str) -> TableLayout:
     if _SEPARATOR_LINE.fullmatch(block.rows[0]):
         problem = f"{name}:{block.lines[0]}: the line names a separator, as Excel writes it"
         got, hint = repr(block.rows[0].decode()), "remove this line"
-        raise UserError(Diagnostic(problem, None, "the columns' names, or values", got, hint))
+        raise UserError(Diagnostic(problem, None, "the columns' names, or values", got, hint=hint))
     others = block.rows[1 : 1 + _HEADER_ROWS]
     return find_layout((block.rows[0], int(block.lines[0])), others, form, name)
 

@@ -135,7 +135,9 @@ def text_dataset(
     stride = options.stride or length
     if options.order == "stream" and stride != length:
         problem = "the windows of a stream follow each other without gaps"
-        raise UserError(Diagnostic(problem, None, f"stride: {length}", str(stride), "leave it out"))
+        raise UserError(
+            Diagnostic(problem, None, f"stride: {length}", str(stride), hint="leave it out")
+        )
     reads_text, at_words = form.tokens != BYTES, form.at_words
     if vocabulary is not None:
         form.check(vocabulary)
@@ -172,7 +174,7 @@ def _empty_split(split: str, held_out: float, size: int) -> Diagnostic:
         expected = f"a {change} fraction, or a longer text"
         hint = "write split: all for the entire text, and evaluate another one"
     got = f"held_out: {held_out:g} of {size:,} byte{'' if size == 1 else 's'}"
-    return Diagnostic(problem, None, expected, got, hint)
+    return Diagnostic(problem, None, expected, got, hint=hint)
 
 
 def _joined(first: Sequence[TextSpan], last: Sequence[TextSpan]) -> tuple[TextSpan, ...]:

@@ -149,7 +149,7 @@ def _lines(content: str, path: Path, form: LineForm) -> _Rows:
         elif not found:
             expected = f"a label, {delimiter!r} and a text"
             hint = "write label: null for texts without labels, or the delimiter that stands there"
-            _refuse(path, line, "the line is not divided", expected, text, hint)
+            _refuse(path, line, "the line is not divided", expected, text, hint=hint)
         else:
             yield line, label.strip(), words.strip()
 
@@ -163,7 +163,7 @@ def _table(content: str, path: Path, form: LineForm) -> _Rows:
         problem = f"{path}: the columns of a table cannot be divided by {delimiter!r}"
         expected = "one character, neither a quotation mark nor a line end"
         hint = "write form: lines for lines of a label, the delimiter and a text"
-        raise UserError(Diagnostic(problem, None, expected, f"delimiter: {delimiter!r}", hint))
+        raise UserError(Diagnostic(problem, None, expected, f"delimiter: {delimiter!r}", hint=hint))
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter)
     try:
         with _long_fields():
@@ -226,7 +226,7 @@ def _place(
     problem = f"{path}:1: the table has no column for the {role}"
     expected = column or f"a column named {listed(usual)}"
     hint = nearest(column or role, names) or f"name it: {role}: COLUMN"
-    raise UserError(Diagnostic(problem, None, expected, listed(names), hint))
+    raise UserError(Diagnostic(problem, None, expected, listed(names), hint=hint))
 
 
 def _json_lines(content: str, path: Path, form: LineForm) -> _Rows:
@@ -271,11 +271,13 @@ def _entry(
     found = next((each for each in keys if each in entry), None)
     if found is None:
         hint = f"name it: {role}: KEY"
-        _refuse(path, line, f"the object has no {role}", listed(keys), listed(list(entry)), hint)
+        _refuse(
+            path, line, f"the object has no {role}", listed(keys), listed(list(entry)), hint=hint
+        )
     return entry[found]
 
 
 def _refuse(
     path: Path, line: int, problem: str, expected: str, got: str, hint: str = ""
 ) -> NoReturn:
-    raise UserError(Diagnostic(f"{path}:{line}: {problem}", None, expected, got[:80], hint))
+    raise UserError(Diagnostic(f"{path}:{line}: {problem}", None, expected, got[:80], hint=hint))

@@ -21,7 +21,7 @@ def window_fields(tokens: NDArray[Any], length: int, stride: int) -> dict[str, F
         problem = "the text is too short for one window and the token that follows it"
         expected, got = f"at least {length + 1} tokens", f"{len(tokens)}"
         hint = "give more text, or write a smaller length"
-        raise UserError(Diagnostic(problem, None, expected, got, hint))
+        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
     starts = {"data": tokens[:-1], "label": tokens[1:]}
     return {
         name: Field(sliding_window_view(part, length)[::stride], dtype="int32")

@@ -104,5 +104,7 @@ class Draws:
     def _uniform(self, position: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
         key, first = transform_key(self.seed, position), 4 * self.record << _BLOCK_BITS
         # Processes that run users' transforms need no machine code for it.
-        words = philox.words(key, self.epoch, math.prod(shape), first).reshape(shape)
+        words = philox.words(key=key, step=self.epoch, count=math.prod(shape), first=first).reshape(
+            shape
+        )
         return words.astype(np.float64) * _UNIT

@@ -243,7 +243,7 @@ class Misfit(UserError):
     def __init__(self, expected: Shape, got: Shape) -> None:
         problem = "the record does not fit the network's input"
         hint = "resize, center_crop, ... in `transforms` bring records to one size"
-        super().__init__(Diagnostic(problem, None, str(list(expected)), str(list(got)), hint))
+        super().__init__(Diagnostic(problem, None, str(list(expected)), str(list(got)), hint=hint))
         self.got = got
 
 

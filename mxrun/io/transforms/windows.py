@@ -75,7 +75,9 @@ class WindowAxis:
         low = self.low // divisors
         high = np.minimum(-(-self.high // divisors), decoded)
         start, length = self.start / divisors, self.length / divisors
-        return WindowAxis(start, length, low, high, self.size, self.offset, self.out)
+        return WindowAxis(
+            start, length, low=low, high=high, size=self.size, offset=self.offset, out=self.out
+        )
 
 
 @dataclass

@@ -76,7 +76,7 @@ class TokenForm:
                     f"{name}: {str(each).lower() if isinstance(each, bool) else each}"
                     for each in (same[name], value)
                 )
-                raise UserError(Diagnostic(problem, None, expected, got, f"leave out {name}"))
+                raise UserError(Diagnostic(problem, None, expected, got, hint=f"leave out {name}"))
 
     def learn(self, texts: Iterable[str]) -> Vocabulary:
         """Return the vocabulary of the pieces of training's text.

@@ -131,5 +131,5 @@ def _library(name: str) -> Any:
     version = tuple(int(part) for part in tokenizers.__version__.split(".")[:2] if part.isdigit())
     if version < _MIN_VERSION:
         got = tokenizers.__version__
-        raise UserError(Diagnostic(f"{problem}, which is too old", None, expected, got, hint))
+        raise UserError(Diagnostic(f"{problem}, which is too old", None, expected, got, hint=hint))
     return tokenizers

@@ -54,7 +54,7 @@ def pooling(parameters: MXNetParameters, data: Tensor) -> Tensor:
         pad = zeros  # MXNet wants three zeros for the one axis.
     # Right padding with which the last window ends at the border, for every convention.
     pads = [
-        (p, (pooled_size(convention, x, k, s, p) - 1) * s + k - x - p)
+        (p, (pooled_size(convention, size=x, kernel=k, stride=s, pad=p) - 1) * s + k - x - p)
         for x, k, s, p in zip(sizes, kernel, stride, pad, strict=True)
     ]
     kind = parameters.text("pool_type", "max")

@@ -70,4 +70,6 @@ def compact_lifetimes(size: Integers, first: Integers, last: Integers) -> Placem
     number = np.concatenate(([0], np.cumsum(full)))
     begin = number[np.searchsorted(moments, first)]
     end = number[np.searchsorted(moments, last)]
-    return PlacementProblem(size, begin, end, last - first, int(number[-1]))
+    return PlacementProblem(
+        size=size, begin=begin, end=end, life=last - first, sections=int(number[-1])
+    )

@@ -31,7 +31,9 @@ def refine(
     searches: dict[int, Search] = {}
     round_number = 0
     while best.arena_bytes > proved:
-        capacity = _capacity(proved, best.arena_bytes, unit, round_number)
+        capacity = _capacity(
+            proved=proved, arena=best.arena_bytes, unit=unit, round_number=round_number
+        )
         if capacity not in searches:
             searches[capacity] = Search(problem, capacity)
         outcome = searches[capacity].run(portion)
