@@ -18,6 +18,7 @@ from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.launch import Handle, Memory
 
+Body = Callable[[], None]
 Array = npt.NDArray[Any]
 
 UNBACKED_ADDRESS = 1 << 40
@@ -109,6 +110,17 @@ def array_of(handle: Handle, spec: TensorSpec, iterations: tuple[int, ...] = ())
     if not isinstance(memory, HostMemory):
         raise InternalError(f"the host cannot access {type(memory).__name__}")
     return memory.array(handle.offset + _moved(handle, iterations), spec)
+
+
+def limited_body(limit: Handle, rank: int, iterations: tuple[int, ...], body: Body) -> Body:
+    """Return a body that does nothing unless the number at `limit` is above `rank`."""
+    number = array_of(limit, TensorSpec((1,), "int64"), iterations)
+
+    def run() -> None:
+        if rank < number[0]:
+            body()
+
+    return run
 
 
 def _moved(handle: Handle, iterations: tuple[int, ...]) -> int:

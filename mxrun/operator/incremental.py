@@ -84,3 +84,14 @@ def shared_axis(axes: Sequence[int | None], mixed: int | None = None) -> int | N
     """
     axis, *others = axes
     return None if axis == mixed or any(other != axis for other in others) else axis
+
+
+def unscaled_axis(sequences: SequenceArguments, mixed: int) -> int | None:
+    """Return the positions' axis of the first argument, None if it is `mixed` or another has one.
+
+    mixed: the axis along which results mix the elements, may be negative.
+    """
+    axis, *others = sequences.axes
+    if others != [None] * len(others):
+        return None
+    return shared_axis([axis], mixed % len(sequences.shapes[0]))

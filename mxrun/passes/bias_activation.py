@@ -26,13 +26,8 @@ _BIAS = 2
 
 def bias_activation(graph: Graph) -> Graph:
     """Return the graph with the biases' gradients from the layers' only readers."""
-    readers, names = Readers(graph), {step.name for step in graph.steps}
-    products = {}
-    for step in graph.steps:
-        following = _activation(graph, readers, step)
-        if following is not None:
-            products[following.name] = step
-    return with_pairs(graph, products, partial(_moved, names))
+    names = {step.name for step in graph.steps}
+    return with_pairs(graph, partial(_activation, graph, Readers(graph)), partial(_moved, names))
 
 
 def _activation(graph: Graph, readers: Readers, step: Step) -> Step | None:

@@ -10,26 +10,21 @@ carried states.
 from __future__ import annotations
 
 from mxrun.graph.graph import Graph, GraphBuilder, Step
-from mxrun.operator.register import create
-from mxrun.passes.updates import append_update
+from mxrun.operator.register import AnyProperty, create
+from mxrun.passes.updates import append_update, with_updates
 
 
 def carried_states(graph: Graph) -> Graph:
     """Append one step per state that an operator declares to carry a value to the next run."""
-    builder = GraphBuilder(graph)
-    for step in graph.steps:
-        if step.forward is None and step.prop is not None:
-            _append(builder, step)
-    return builder.build()
+    return with_updates(graph, _append)
 
 
-def _append(builder: GraphBuilder, step: Step) -> None:
-    assert step.prop is not None
+def _append(builder: GraphBuilder, step: Step, prop: AnyProperty) -> None:
     written = set(builder.mutations.values())
-    names = (*step.prop.list_arguments(), *step.prop.list_auxiliary_states())
+    names = (*prop.list_arguments(), *prop.list_auxiliary_states())
     tensors = dict(zip(names, step.inputs, strict=False))
-    values = tensors | dict(zip(step.prop.list_outputs(), step.outputs, strict=True))
-    for carried in step.prop.list_carried_states():
+    values = tensors | dict(zip(prop.list_outputs(), step.outputs, strict=True))
+    for carried in prop.list_carried_states():
         state, value = tensors[carried.state], values[carried.value]
         assert state is not None
         assert value is not None

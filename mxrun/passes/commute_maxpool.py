@@ -23,12 +23,12 @@ _MIN_REDUCTION = 2
 def commute_maxpool(graph: Graph) -> Graph:
     """Move each monotone map behind the max-pooling that is its only reader."""
     readers = Readers(graph)
-    functions = {}
-    for step in graph.steps:
-        following = readers.only_one(step.outputs[0])
-        if following is not None and _may_commute(graph, step, following):
-            functions[following.name] = step
-    return with_pairs(graph, functions, _commuted)
+
+    def following(step: Step) -> Step | None:
+        reader = readers.only_one(step.outputs[0])
+        return reader if reader is not None and _may_commute(graph, step, reader) else None
+
+    return with_pairs(graph, following, _commuted)
 
 
 def _may_commute(graph: Graph, function: Step, maximum: Step) -> bool:

@@ -29,13 +29,8 @@ PRODUCTS = ("Convolution", "FullyConnected")
 
 def fold_batch_norm(graph: Graph) -> Graph:
     """Return a graph with the same outputs up to rounding."""
-    readers, names = Readers(graph), {step.name for step in graph.steps}
-    products: dict[str, Step] = {}
-    for step in graph.steps:
-        following = _normalization(graph, readers, step)
-        if following is not None:
-            products[following.name] = step
-    return with_pairs(graph, products, partial(_folded, names))
+    following = partial(_normalization, graph, Readers(graph))
+    return with_pairs(graph, following, partial(_folded, {step.name for step in graph.steps}))
 
 
 def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from mxrun.base.keywords import AUTO, PREFERRED
 from mxrun.graph.graph import Graph, GraphBuilder, Step, ValueId
@@ -45,13 +45,15 @@ def may_fuse(step: Step) -> bool:
 
 def with_pairs(
     graph: Graph,
-    pairs: Mapping[str, Step],
+    following: Callable[[Step], Step | None],
     replacement: Callable[[GraphBuilder, Step, Step], Iterable[Step]],
 ) -> Graph:
     """Replace pairs of steps by what `replacement` returns, at the position of the second step.
 
-    pairs: the first step by the name of the second.
+    following: returns the second step of a pair by its first, or None.
     """
+    seconds = ((step, following(step)) for step in graph.steps)
+    pairs = {second.name: first for first, second in seconds if second is not None}
     gone = {step.name for step in pairs.values()}
     builder = GraphBuilder(graph)
     builder.steps = []

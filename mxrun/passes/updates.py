@@ -8,7 +8,7 @@ Needs: the gradients of the trained parameters. Provides: update steps and `muta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mxrun.base.tensor import TensorSpec
@@ -88,6 +88,15 @@ def _step_number(builder: GraphBuilder, argument: str) -> ValueId:
     """Return the tensor of a step's numbers, which the training loop writes."""
     name, count = _STEP_NUMBERS[argument]
     return builder.source(name, TensorSpec((count,)), MemoryClass.IO)
+
+
+def with_updates(graph: Graph, append: Callable[[GraphBuilder, Step, AnyProperty], None]) -> Graph:
+    """Return the graph with what `append` adds for each forward step of an operator."""
+    builder = GraphBuilder(graph)
+    for step in graph.steps:
+        if step.forward is None and step.prop is not None:
+            append(builder, step, step.prop)
+    return builder.build()
 
 
 def append_update(

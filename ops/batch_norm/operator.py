@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Float32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import SequenceArguments, shared_axis
+from mxrun.operator.incremental import SequenceArguments, unscaled_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
@@ -142,9 +142,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
 
     def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless the channels lie along it."""
-        axis, *scales = sequences.axes
-        mixed = self.parameters.axis % len(sequences.shapes[DATA])
-        return shared_axis([axis], mixed) if scales == [None] * len(scales) else None
+        return unscaled_axis(sequences, self.parameters.axis)
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """The gradients are computed, except that a fixed gamma's is zero."""

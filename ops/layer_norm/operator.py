@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.base.params import NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import SequenceArguments, shared_axis
+from mxrun.operator.incremental import SequenceArguments, unscaled_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
@@ -82,9 +82,7 @@ class RowNormProperty(InPlaceProperty[RMSNormParameters]):
 
     def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless it is normalised along it."""
-        axis, *scales = sequences.axes
-        mixed = self.parameters.axis % len(sequences.shapes[DATA])
-        return shared_axis([axis], mixed) if scales == [None] * len(scales) else None
+        return unscaled_axis(sequences, self.parameters.axis)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

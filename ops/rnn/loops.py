@@ -230,6 +230,15 @@ def multiply_states(call: ForwardSteps, product: Any, row: int, first: int, rows
 
 
 @inlined
+def run_projecting(call: SequenceSteps, own: int, t: int, row: int, first: int, rows: int) -> None:
+    """Run the maps of the projection at a step of neighbouring sequences."""
+    for n in range(first, first + rows):
+        if is_valid(call, t, n):
+            here = row + (n - first) * call.batch_stride
+            run_map(call, own, call.projecting, here, n, t)
+
+
+@inlined
 def project(
     call: ForwardSteps, product: Any, own: int, t: int, row: int, first: int, n: int
 ) -> None:
@@ -248,10 +257,7 @@ def project(
         call.projection_panels,
         call.hidden,
     )
-    for k in range(first, first + n):
-        if is_valid(call, t, k):
-            here = row + (k - first) * call.batch_stride
-            run_map(call, own, call.projecting, here, k, t)
+    run_projecting(call, own, t, row, first, n)
 
 
 @inlined
@@ -321,10 +327,7 @@ def project_gradients(
     call: BackwardSteps, product: Any, own: int, t: int, row: int, first: int, rows: int
 ) -> None:
     """Compute the gradients of what is projected at a step of neighbouring sequences."""
-    for n in range(first, first + rows):
-        if is_valid(call, t, n):
-            here = row + (n - first) * call.batch_stride
-            run_map(call, own, call.projecting, here, n, t)
+    run_projecting(call, own, t, row, first, rows)
     clear(call.inner_grad, first * call.size, rows * call.size)
     multiply(
         product,

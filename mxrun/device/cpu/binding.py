@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
-from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments, Int64s, Integer, Table
 from mxrun.codegen.intrinsics import int64s
 from mxrun.codegen.jit import native
@@ -26,7 +25,7 @@ from mxrun.device.cpu.call import (
 )
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
 from mxrun.device.cpu.team import openmp
-from mxrun.device.host_memory import MovableMemory, address_of, array_of
+from mxrun.device.host_memory import MovableMemory, address_of, array_of, limited_body
 from mxrun.operator.launch import (
     Code,
     Handle,
@@ -137,20 +136,7 @@ def _limited(
     rank = repeat.rank(iteration)
     if isinstance(call, NativeCall):
         return _loop(1, [call], len(iterations), limit, first=rank)
-    return PythonCall(limited_body(call.function, repeat.limit, rank, iterations))
-
-
-def limited_body(
-    function: Callable[[], None], limit: Handle, rank: int, iterations: tuple[int, ...]
-) -> Callable[[], None]:
-    """Return a function that does nothing unless the number at `limit` is above `rank`."""
-    number = array_of(limit, TensorSpec((1,), "int64"), iterations)
-
-    def run() -> None:
-        if rank < number[0]:
-            function()
-
-    return run
+    return PythonCall(limited_body(repeat.limit, rank, iterations, call.function))
 
 
 class RepeatedCalls(Arguments):

@@ -20,8 +20,8 @@ from mxrun.codegen.arguments import Int64s, Integer, Table
 from mxrun.codegen.intrinsics import int64s
 from mxrun.codegen.jit import native
 from mxrun.device.cpu.binding import PythonCall, calls_of, prepared_body, start_call
-from mxrun.device.cpu.call import MovingWord, NativeCall, made_call, words_of
-from mxrun.device.cpu.tape import Entries, NativeSegment, TapeEntry, segments
+from mxrun.device.cpu.call import MovingWord, NativeCall, words_of
+from mxrun.device.cpu.tape import Entries, NativeSegment, TapeEntry, make_calls, segments
 from mxrun.device.host_memory import HostMemory, MovableMemory
 from mxrun.device.interface import MakeSteps, MovableProgram, other_number
 from mxrun.operator.launch import Handle, PythonLaunch, TensorPlace
@@ -50,11 +50,7 @@ def run_moved_entries(call: MovedEntries) -> None:
     for word in range(call.word_count):
         address = call.addresses[call.tensors[word]] + call.distances[word]
         int64s(call.words, word)[0] = address
-    call.result[0] = 0
-    for i in range(call.count):
-        if made_call(call.entries, i) != 0:
-            call.result[0] = i + 1
-            break
+    make_calls(call)
 
 
 class CpuMovableProgram(MovableProgram):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.jit import NativeFunction, native
+from mxrun.codegen.jit import NativeFunction, inlined, native
 from mxrun.device.cpu.binding import Call, PythonCall
 from mxrun.device.cpu.call import NativeCall, made_call, pack
 
@@ -83,8 +83,8 @@ class Entries(Arguments):
     result: Int64s
 
 
-@native
-def run_entries(call: Entries) -> None:
+@inlined
+def make_calls(call: Entries) -> None:
     """Call the entries in order, up to the first that fails.
 
     An entry fails if its result is a status other than zero.
@@ -94,6 +94,12 @@ def run_entries(call: Entries) -> None:
         if made_call(call.entries, i) != 0:
             call.result[0] = i + 1
             break
+
+
+@native
+def run_entries(call: Entries) -> None:
+    """Call the entries."""
+    make_calls(call)
 
 
 class NativeSegment:

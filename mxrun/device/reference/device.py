@@ -15,14 +15,11 @@ import numpy as np
 
 from mxrun.base.device import REFERENCE, DeviceDescription, NumpyBodies
 from mxrun.base.errors import InternalError
-from mxrun.base.tensor import TensorSpec
 from mxrun.device.host_device import HostDevice
-from mxrun.device.host_memory import array_of
+from mxrun.device.host_memory import Body, array_of, limited_body
 from mxrun.device.interface import Program, ProgramStep
-from mxrun.operator.launch import Handle, Launch, PythonLaunch, Repeat
+from mxrun.operator.launch import Launch, PythonLaunch, Repeat
 from mxrun.runtime.numpy_threads import matrix_library
-
-Body = Callable[[], None]
 
 
 class ReferenceDevice(HostDevice):
@@ -54,24 +51,13 @@ def _bodies(launch: Launch, iterations: tuple[int, ...]) -> Iterator[Body]:
                 bodies = _bodies(each, (*iterations, iteration))
                 if launch.limit is not None:
                     rank = launch.rank(iteration)
-                    limited = partial(_limited, launch.limit, rank, iterations)
+                    limited = partial(limited_body, launch.limit, rank, iterations)
                     bodies = map(limited, bodies)
                 yield from bodies
     elif isinstance(launch, PythonLaunch):
         yield launch.prepare(lambda handle, spec: array_of(handle, spec, iterations))
     else:
         raise InternalError(f"the reference device cannot run {type(launch).__name__}")
-
-
-def _limited(limit: Handle, rank: int, iterations: tuple[int, ...], body: Body) -> Body:
-    """Return a body that does nothing unless the number at `limit` is above `rank`."""
-    number = array_of(limit, TensorSpec((1,), "int64"), iterations)
-
-    def run() -> None:
-        if rank < number[0]:
-            body()
-
-    return run
 
 
 class ReferenceProgram(Program):
