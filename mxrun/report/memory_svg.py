@@ -185,11 +185,11 @@ def _blocks(report: Report, scale: _ArenaScale, steps: Sequence[str]) -> Iterato
         if height >= _EDGED:
             edge = {"stroke": PAPER, "stroke_width": 0.4}
         yield rectangle(
+            element("title", clean(_block_description(block, steps))),
             x=scale.across(block["first"]),
             y=top,
             width=(block["last"] + 1 - block["first"]) * scale.step,
             height=max(_MIN_HEIGHT, height),
-            content=element("title", clean(_block_description(block, steps))),
             class_="block",
             fill=MEMORY_COLOURS[block["class"]],
             **edge,

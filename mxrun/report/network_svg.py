@@ -165,7 +165,7 @@ def _node(item: _NodeBox, corner: Point) -> Iterator[str]:
     box, (x, y) = item.box, corner
     details = [f"{name}: {value}" for name, value in item.node["parameters"].items()]
     told = element("title", clean("\n".join((*item.lines[:2], *details))))
-    yield rectangle(x=x, y=y, width=box.width, height=box.height, content=told, **item.look)
+    yield rectangle(told, x=x, y=y, width=box.width, height=box.height, **item.look)
     if item.node["kind"] == BLOCK:
         yield from _strip(item.node["families"], box, corner)
     for index, line in enumerate(item.shown):
@@ -180,9 +180,7 @@ def _strip(families: Mapping[str, int], box: Box, corner: Point) -> Iterator[str
     for family in filter(families.__contains__, FAMILY_COLOURS):
         width = (box.width - 12) * families[family] / total
         told = element("title", clean(f"{families[family]} of {total} layers: {family}"))
-        yield rectangle(
-            x=x, y=y, width=width, height=_STRIP, content=told, fill=FAMILY_COLOURS[family]
-        )
+        yield rectangle(told, x=x, y=y, width=width, height=_STRIP, fill=FAMILY_COLOURS[family])
         x += width
 
 

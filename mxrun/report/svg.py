@@ -91,7 +91,14 @@ def text(
 
 
 def rectangle(
-    x: float, y: float, width: float, height: float, content: str = "", **attributes: str | float
+    content: str = "",
+    /,
+    *,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    **attributes: str | float,
 ) -> str:
     """Return a rectangle; its attributes give the colours, `content` holds SVG."""
     return element("rect", content, x=x, y=y, width=width, height=height, **attributes)

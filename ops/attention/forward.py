@@ -271,9 +271,7 @@ def attention_loop(call: AttentionForward) -> None:
         pack_panels(call, own.panels, own.queries, key_rows(call, sequence, group, read))
         pack_right(call, own.values, value_rows(call, sequence, group, read))
         for query in range(start, stop, ROWS):
-            query_block(
-                call, own, sequence=sequence, head=head, query=query, rows=min(stop - query, ROWS)
-            )
+            query_block(call, own, sequence, head, query, min(stop - query, ROWS))
 
 
 def forward_words(sizes: AttentionSizes, is_paired: bool) -> int:

@@ -52,7 +52,7 @@ def declared(tree: ast.Module) -> dict[str, Parameters]:
     """Return the parameters of the functions and classes of a module, by name."""
     found = {}
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef) and not decorated(node, *_OF_KERNELS):
             found[node.name] = of_function(node)
         elif isinstance(node, ast.ClassDef):
             found[node.name] = of_class(node)
