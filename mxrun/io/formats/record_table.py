@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from mxrun.io.formats.image_table import ImageTable
 from mxrun.io.formats.labels import LabelNumbers
 from mxrun.io.formats.record_arrays import RecordArrays
 from mxrun.io.formats.recordio import RecordHead, read_index, read_record, scan_records
-from mxrun.io.formats.stored_images import HEAD_BYTES, array_shape, stored_image
+from mxrun.io.formats.stored_images import HEAD_BYTES, ScannedImages, stored_image
 from mxrun.io.images.encoded import EncodedImage
 
 # Bytes of each payload that are read for its labels and the header of an array: up to 10 labels.
@@ -69,20 +68,15 @@ class RecordTable(ImageTable):
 
 
 @dataclass
-class _ScannedColumns:
-    """Columns of a table while its files are scanned.
+class _ScannedRecords(ScannedImages):
+    """Records of a table while its files are scanned.
 
     are_ranges: 1 for records that hold a range of numbers and no image.
     """
 
-    numbers: array[int] = field(default_factory=lambda: array("q"))
-    starts: array[int] = field(default_factory=lambda: array("q"))
-    sizes: array[int] = field(default_factory=lambda: array("q"))
     counts: array[int] = field(default_factory=lambda: array("q"))
     labels: array[float] = field(default_factory=lambda: array("d"))
     are_ranges: array[int] = field(default_factory=lambda: array("b"))
-    shapes: set[Shape | None] = field(default_factory=set)
-    headers: set[bytes] = field(default_factory=set)
 
 
 def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
@@ -98,7 +92,7 @@ def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
         problem = "each RecordIO file needs its index file"
         got = f"{len(indexes)} index files"
         raise UserError(Diagnostic(problem, None, f"{len(paths)} index files", got))
-    columns = _ScannedColumns()
+    columns = _ScannedRecords()
     parts: list[NDArray[np.int64]] = []
     notes: list[str] = []
     files = tuple(ByteFile(path, stays_open=len(paths) <= MAX_OPEN_FILES) for path in paths)
@@ -125,7 +119,7 @@ def _ranges_note(path: Path, count: int) -> str:
     return f"{path}: {what} a range of record numbers and no image, as of insightface: left out"
 
 
-def _append(columns: _ScannedColumns, file: ByteFile, number: int, head: RecordHead) -> None:
+def _append(columns: _ScannedRecords, file: ByteFile, number: int, head: RecordHead) -> None:
     """Append a record to the columns."""
     where = RecordLocation(str(file.path), number, head.start)
     start: bytes | memoryview = head.head
@@ -135,17 +129,11 @@ def _append(columns: _ScannedColumns, file: ByteFile, number: int, head: RecordH
         start = read_record(file, head.start, head.size)
     labels = read_labels(start, where)
     end = labels_end(start)
-    columns.numbers.append(number)
-    columns.starts.append(head.start)
-    columns.sizes.append(head.size)
+    columns.add(number, head.start, head.size)
     columns.counts.append(len(labels))
     columns.labels.extend(labels)
     columns.are_ranges.append(head.payload == end and len(labels) == 2)
-    content = start[end : end + HEAD_BYTES]
-    shape = array_shape(content, head.payload - end, where)
-    columns.shapes.add(shape)
-    if shape is not None:
-        columns.headers.add(bytes(content[: head.payload - end - math.prod(shape)]))
+    columns.add_content(start[end : end + HEAD_BYTES], head.payload - end, where)
 
 
 def _selected(path: Path, starts: NDArray[np.int64], index: Path | None) -> NDArray[np.int64]:
@@ -176,7 +164,7 @@ def _selected(path: Path, starts: NDArray[np.int64], index: Path | None) -> NDAr
 
 
 def _table(
-    files: tuple[ByteFile, ...], columns: _ScannedColumns, parts: Sequence[NDArray[np.int64]]
+    files: tuple[ByteFile, ...], columns: _ScannedRecords, parts: Sequence[NDArray[np.int64]]
 ) -> RecordTable:
     """Return the table of the selected records; parts: their rows in the columns, by file."""
     rows = np.concatenate(parts)
@@ -189,10 +177,6 @@ def _table(
     return RecordTable(
         files,
         np.repeat(np.arange(len(files)), [len(part) for part in parts]),
-        np.array(columns.numbers, np.int64)[rows],
-        np.array(columns.starts, np.int64)[rows],
-        np.array(columns.sizes, np.int64)[rows],
-        frozenset(columns.shapes),
-        frozenset(columns.headers),
-        LabelNumbers(values, counts[rows]),
+        **columns.columns(rows),
+        labels=LabelNumbers(values, counts[rows]),
     )

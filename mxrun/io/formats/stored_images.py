@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+from array import array
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -21,6 +23,43 @@ from mxrun.io.images.encoded import EncodedImage
 HEAD_BYTES = 128
 # Length of the header in version 1 of the format, in which NumPy writes all but huge headers.
 _LENGTH = slice(len(MAGIC) + 2, len(MAGIC) + 4)
+
+
+@dataclass
+class ScannedImages:
+    """Numbers, extents, shapes and headers of images while their files are scanned.
+
+    The columns are those of `ImageTable`.
+    """
+
+    numbers: array[int] = field(default_factory=lambda: array("q"))
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+    shapes: set[Shape | None] = field(default_factory=set)
+    headers: set[bytes] = field(default_factory=set)
+
+    def add(self, number: int, start: int, size: int) -> None:
+        """Append the extent of a record."""
+        self.numbers.append(number)
+        self.starts.append(start)
+        self.sizes.append(size)
+
+    def add_content(self, head: bytes | memoryview, size: int, where: object) -> None:
+        """Add the shape and the header of an image; the arguments are those of `array_shape`."""
+        shape = array_shape(head, size, where)
+        self.shapes.add(shape)
+        if shape is not None:
+            self.headers.add(bytes(head[: size - math.prod(shape)]))
+
+    def columns(self, rows: NDArray[np.int64] | slice) -> dict[str, Any]:
+        """Return the columns of some records, by the table's fields."""
+        return {
+            "numbers": np.array(self.numbers, np.int64)[rows],
+            "starts": np.array(self.starts, np.int64)[rows],
+            "sizes": np.array(self.sizes, np.int64)[rows],
+            "shapes": frozenset(self.shapes),
+            "headers": frozenset(self.headers),
+        }
 
 
 def stored_column(table: ImageTable, channels: int) -> LazyField:

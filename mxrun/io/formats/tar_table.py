@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from mxrun.io.formats.content_digest import content_digest
 from mxrun.io.formats.extents import FileExtents, PlainArrays
 from mxrun.io.formats.image_table import ImageTable
 from mxrun.io.formats.labels import LabelValue
-from mxrun.io.formats.stored_images import HEAD_BYTES, array_shape, stored_image
+from mxrun.io.formats.stored_images import HEAD_BYTES, ScannedImages, stored_image
 from mxrun.io.formats.tar_shards import TarMember, TarRecord, scan_tar_records
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import SUFFIXES
@@ -77,16 +76,11 @@ class TarTable(ImageTable):
 
 
 @dataclass
-class _ScannedImages:
-    """Columns of a table while its files are scanned."""
+class _ScannedTarRecords(ScannedImages):
+    """Records of a table while its files are scanned."""
 
     files: array[int] = field(default_factory=lambda: array("q"))
-    numbers: array[int] = field(default_factory=lambda: array("q"))
-    starts: array[int] = field(default_factory=lambda: array("q"))
-    sizes: array[int] = field(default_factory=lambda: array("q"))
     labels: list[LabelValue] = field(default_factory=list)
-    shapes: set[Shape | None] = field(default_factory=set)
-    headers: set[bytes] = field(default_factory=set)
 
 
 def open_tar_records(paths: Sequence[Path], layout: TarLayout) -> TarTable:
@@ -95,41 +89,35 @@ def open_tar_records(paths: Sequence[Path], layout: TarLayout) -> TarTable:
     Raises UserError naming the byte at which a file is damaged, a record without its image or its
     label, and files without records.
     """
-    columns = _ScannedImages()
+    columns = _ScannedTarRecords()
     files = tuple(ByteFile(path, stays_open=len(paths) <= MAX_OPEN_FILES) for path in paths)
     for at, file in enumerate(files):
         first = len(columns.files)
         for number, record in enumerate(scan_tar_records(file)):
             columns.files.append(at)
-            columns.numbers.append(number)
-            _append(columns, file, record, layout)
+            _append(columns, file, number, record, layout)
         if len(columns.files) == first:
             problem = f"{file.path}: holds no records"
             raise UserError(Diagnostic(problem, None, "members such as 000001.jpg and 000001.cls"))
     return TarTable(
         files,
         np.array(columns.files, np.int64),
-        np.array(columns.numbers, np.int64),
-        np.array(columns.starts, np.int64),
-        np.array(columns.sizes, np.int64),
-        frozenset(columns.shapes),
-        frozenset(columns.headers),
-        columns.labels,
+        **columns.columns(slice(None)),
+        labels=columns.labels,
     )
 
 
-def _append(columns: _ScannedImages, file: ByteFile, record: TarRecord, layout: TarLayout) -> None:
+def _append(
+    columns: _ScannedTarRecords, file: ByteFile, number: int, record: TarRecord, layout: TarLayout
+) -> None:
     """Append a record to the columns."""
     image = _image(file, record, layout.image)
-    columns.starts.append(image.start)
-    columns.sizes.append(image.size)
-    shape = None
+    columns.add(number, image.start, image.size)
     if image.name.lower().endswith(_ARRAY):
         head = file.read(image.start, min(HEAD_BYTES, image.size))
-        shape = array_shape(head, image.size, f"{file.path}: {image.name}")
-        if shape is not None:
-            columns.headers.add(head[: image.size - math.prod(shape)])
-    columns.shapes.add(shape)
+        columns.add_content(head, image.size, f"{file.path}: {image.name}")
+    else:
+        columns.shapes.add(None)
     label = record.members.get(layout.label)
     is_first = len(columns.starts) == 1
     if label is not None and (is_first or columns.labels):
