@@ -20,29 +20,23 @@ from mxrun.ops.rnn.loops import (
 )
 from mxrun.ops.rnn.maps import backward_map, copy_map, form_of, total_map, zero_map
 from mxrun.ops.rnn.onednn_parts import KernelBuilder
-from mxrun.ops.rnn.tables import MapTable, RowTensor
+from mxrun.ops.rnn.tables import CallSlots, MapTable, RowTensor
 from mxrun.ops.rows import zero_part
 
 
-@dataclass(frozen=True)
-class BackwardSlots:
+@dataclass(frozen=True, kw_only=True)
+class BackwardSlots(CallSlots):
     """Tensors of a backward call; None for absent tensors and null requests.
 
     output: the operator's output. first_state, first_cell: the states before the first step; None
     for zeros. output_grad, last_state_grad, last_cell_grad: gradients of the outputs. data_grad,
     vector_grad, state_grad, cell_grad: gradients of the inputs. data_dtype: of data's gradient.
-    records: what forward has recorded. gradients: space for the gradients of the records, perhaps
+    gradients: space for the gradients of the records, perhaps
     their memory. read_grad: of what a layer but the first one reads. states_space: space for the
     states of one direction; None: scratch space.
     """
 
-    data: Slot
-    vector: Slot
-    lengths: Slot | None
-    mask: Slot | None
     output: Slot | None
-    first_state: Slot | None
-    first_cell: Slot | None
     output_grad: Slot | None
     last_state_grad: Slot | None
     last_cell_grad: Slot | None
@@ -51,7 +45,6 @@ class BackwardSlots:
     vector_grad: Slot | None
     state_grad: Slot | None
     cell_grad: Slot | None
-    records: Mapping[TensorKey, RowTensor]
     gradients: Mapping[TensorKey, Slot]
     read_grad: Slot | None
     states_space: Slot | None

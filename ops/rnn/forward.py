@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.native_kernel import LoopPart, Slot
 from mxrun.ops.copy_part import copy_part
-from mxrun.ops.rnn.layout import TensorKey, shifted
+from mxrun.ops.rnn.layout import shifted
 from mxrun.ops.rnn.loops import SEQUENCE, ForwardSteps, forward_loop, forward_pairs_loop
 from mxrun.ops.rnn.maps import copy_map, form_of, forward_map, zero_map
 from mxrun.ops.rnn.onednn_parts import KernelBuilder
-from mxrun.ops.rnn.tables import MapTable, RowTensor
+from mxrun.ops.rnn.tables import CallSlots, MapTable, RowTensor
 
 
-@dataclass(frozen=True)
-class ForwardSlots:
+@dataclass(frozen=True, kw_only=True)
+class ForwardSlots(CallSlots):
     """Tensors of a forward call; None for those that it lacks.
 
     output_dtype: of the last layer's output. first_state, first_cell: copies of the first states.
-    records: what backward reads; empty without backward.
     """
 
-    data: Slot
-    vector: Slot
     state: Slot | None
     state_cell: Slot | None
-    lengths: Slot | None
     output: Slot
     output_dtype: str
     last_state: Slot | None
     last_cell: Slot | None
-    first_state: Slot | None
-    first_cell: Slot | None
-    mask: Slot | None
-    records: Mapping[TensorKey, RowTensor]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from mxrun.operator.kernel import OpReqType
 from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import Slot
 from mxrun.operator.scalar import MapKernel
-from mxrun.ops.rnn.layout import shifted
+from mxrun.ops.rnn.layout import TensorKey, shifted
 from mxrun.ops.rnn.loops import STEP
 
 
@@ -41,6 +41,22 @@ class RowTensor:
     def parts(self, count: int, size: int) -> list[RowTensor]:
         """Return `count` parts of each row, of `size` elements."""
         return [self.part(number * size) for number in range(count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallSlots:
+    """Tensors that forward and backward have; None for those that a call lacks.
+
+    records: what forward writes for backward, which reads it; empty without backward.
+    """
+
+    data: Slot
+    vector: Slot
+    lengths: Slot | None
+    mask: Slot | None
+    first_state: Slot | None
+    first_cell: Slot | None
+    records: Mapping[TensorKey, RowTensor]
 
 
 class MapTable:
