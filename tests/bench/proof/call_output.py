@@ -35,6 +35,8 @@ _PROFILE = re.compile(r"(operators|functions)\b.*")
 _OF_PROFILES = (
     (r"^(Most time above the floors:|The machine's peak speeds).*", r"\1 MEASURED"),
     (r"[+-]?\d+\.\d+%?|[+-]?\d+%", "MEASURED"),
+    # Large figures have no decimals.
+    (r"(MEASURED +)\d+(?= )", r"\1MEASURED"),
     (r" \d+$", " MEASURED"),
     (r" (overhead|compute|memory)$", " BOUND"),
 )
