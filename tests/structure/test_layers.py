@@ -71,6 +71,7 @@ MAY_IMPORT = {
     ),
     # library: main.py turns exceptions of plugins into errors for the user, wherever they occur.
     "cli": "base options commands report library",
+    "packaging": "base graph imperative operator library",
     # By name, when one of its names is first used.
     "__init__": "api",
     "__main__": "cli",

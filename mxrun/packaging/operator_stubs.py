@@ -1,7 +1,5 @@
 """Type stubs of the functions that are generated from the registry, for editors and type checkers.
 
-python tests/support/operator_stubs.py
-
 `STUBS` lists the files; each has a function that gives its text.
 """
 
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun import library
+from mxrun.base.files import write_text
 from mxrun.base.params import check
 from mxrun.imperative import operators, symbolic
 from mxrun.imperative.arrays.binary import BinaryOperation
@@ -29,7 +28,6 @@ from mxrun.imperative.symbolic.functions import symbol_signature
 from mxrun.operator.register import OPERATORS
 from mxrun.operator.signature import OperatorSignature, signature_of
 
-COMMAND = "python tests/support/operator_stubs.py"
 ROOT = Path(__file__).resolve().parents[2]
 _WIDTH = 100
 
@@ -150,7 +148,9 @@ def _takes_number(signature: OperatorSignature, name: str) -> bool:
     """Return whether a parameter for several integers may be given as one."""
     kind = OPERATORS.get(signature.name).parameter_type
     example = {
-        key: field.examples[0] for key, field in signature.fields.items() if field.is_required()
+        key: (field.examples or [])[0]
+        for key, field in signature.fields.items()
+        if field.is_required()
     }
     return check(kind, {**example, name: 1})[0] is not None
 
@@ -202,7 +202,7 @@ def nd_stub() -> str:
 
 def _own_function(name: str, function: Callable[..., Any]) -> str:
     """Return the declaration of a function that is no operator; arrays are its results."""
-    listed = []
+    listed: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in "".join(listed):
             listed.append("*")
@@ -232,7 +232,7 @@ def _file(title: str, imports: list[str], declared: str, used: tuple[str, ...] =
     typed = [f"from typing import {', '.join(names)}"] if names else []
     kinds = [name for name in ("Callable", "Mapping", "Sequence") if re.search(name, declared)]
     first = [*used, f"from collections.abc import {', '.join(kinds)}", *typed]
-    about = f'"""Declarations of {title}, written by `{COMMAND}`."""'
+    about = f'"""Declarations of {title}, written by the build."""'
     return "\n".join([about, "", *first, "", *imports, "", declared])
 
 
@@ -322,6 +322,7 @@ STUBS: Mapping[str, Callable[[], str]] = {
 }
 
 
-if __name__ == "__main__":
+def write_stubs() -> None:
+    """Write all stubs beside the modules that they describe."""
     for path, text in STUBS.items():
-        (ROOT / path).write_text(text(), encoding="utf-8")
+        write_text(ROOT / path, text())
