@@ -6,9 +6,11 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.cli.clock import STARTED_AT
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.bench import BenchOptions
 
 
+@COMMANDS.register("bench", order=70, foreign={"bench": "benchmark"})
 def bench(options: BenchOptions) -> None:
     """Measure a network's steps and operators.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.check import CheckOptions
 
 
+@COMMANDS.register("check", order=50, foreign={"check": "validate lint summary"})
 def check(options: CheckOptions) -> None:
     """Check a config and show its layers.
 

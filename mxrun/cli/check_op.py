@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.check import CheckOpOptions
 
 # The user's operator is wrong, as any other invalid input.
 _BROKEN = 2
 
 
+@COMMANDS.register("check-op", order=110)
 def check_op(options: CheckOpOptions) -> None:
     """Check that an operator keeps its contract.
 

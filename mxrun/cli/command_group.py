@@ -1,8 +1,10 @@
-"""Groups of commands: suggestions for unknown names, and usage errors as JSON with --json."""
+"""Groups of commands: their commands from the registry, suggestions for unknown names, and usage
+errors as JSON with --json.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,66 +13,33 @@ from typer.core import TyperGroup
 
 from mxrun.base.near_names import folded, near_names
 from mxrun.cli import json_errors
+from mxrun.cli.parameters import as_command
+from mxrun.cli.registry import COMMANDS, names_in
 
 # UsageError of click, which some versions of Typer contain and others import.
 _USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
-# Names of these commands in other programs, in the form that `folded` returns.
-_ALIASES: Mapping[str, str] = {
-    "export": "convert",
-    "save": "convert",
-    "new": "init",
-    "create": "init",
-    "fit": "train",
-    "resume": "train CONFIG --resume",
-    "predict": "infer",
-    "run": "infer",
-    "eval": "evaluate",
-    "test": "evaluate",
-    "score": "evaluate",
-    "metrics": "evaluate",
-    "confusion": "evaluate",
-    "benchmark": "bench",
-    "profile": "train CONFIG --profile",
-    "validate": "check",
-    "lint": "check",
-    "summary": "check",
-    "memory": "inspect-memory",
-    "draw": "plot",
-    "visualize": "plot",
-    "generate": "infer",
-    "sample": "infer",
-    "chat": "infer",
-    "finetune": "train",
-    "configs": "show",
-    "examples": "show",
-    "explain": "help",
-    "reference": "help",
-    "man": "help",
-    "operators": "ops",
-    "version": "info",
-    "doctor": "info",
-    "cache": "info",
-    "env": "info",
-    "list": "ops",
-    "jobs": "engine",
-    "dag": "engine",
-    "make": "engine",
-    "download": "datasets fetch",
-    "data": "datasets",
-    "im2rec": "pack",
-    "shard": "pack",
-    "recordio": "pack",
-}
 
 
 class SuggestingGroup(TyperGroup):
-    """Typer group with its own suggestions; those of Typer compare letters only (export: plot)."""
+    """Typer group of the commands that are registered in it; each is imported when it is looked up.
+
+    It has its own suggestions; those of Typer compare letters only (export: plot).
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        return [name.rpartition(" ")[2] for name in names_in(_group(ctx))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; None for an unknown name."""
+        name = f"{_group(ctx)} {cmd_name}".lstrip()
+        return command_of(name) if name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command named by the first argument, or fail with a suggestion."""
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in self.commands:
-            ctx.fail(f"No such command {name!r}. {suggestion(name, self.commands)}")
+        name, known = args[0] if args else "", self.list_commands(ctx)
+        if name and not name.startswith("-") and name not in known:
+            ctx.fail(f"No such command {name!r}. {suggestion(name, known)}")
         return super().resolve_command(ctx, args)
 
 
@@ -121,9 +90,27 @@ def _advise(error: Any) -> None:
         error.message += setting_hint(error.option_name)
 
 
-def suggestion(name: str, commands: Mapping[str, object]) -> str:
+def _group(context: Any) -> str:
+    """Return the name of the group whose context is given; empty for the program itself."""
+    return "" if context.parent is None else str(context.info_name)
+
+
+def command_of(name: str) -> Any:
+    """Import a registered command, and return it for Typer: a group if others are in it."""
+    function, is_group = COMMANDS.get(name), bool(names_in(name))
+    app = typer.Typer(
+        cls=SuggestingGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    )
+    if is_group:
+        app.callback()(function)
+    else:
+        app.command(name.rpartition(" ")[2])(as_command(function))
+    return typer.main.get_command(app)
+
+
+def suggestion(name: str, commands: Collection[str]) -> str:
     """Return the suggestion for a command name that does not exist."""
-    meant = _ALIASES.get(folded(name), "")
+    meant = COMMANDS.foreign().get(folded(name), "")
     # `download` is `datasets fetch`, and within `datasets` it is `fetch`.
     known = [each for each in (meant, meant.split(" ")[-1]) if each.split(" ")[0] in commands]
     near = known[:1] or near_names(name, commands)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.convert import ConvertOptions
 
 
+@COMMANDS.register("convert", order=80, foreign={"convert": "export save"})
 def convert(options: ConvertOptions) -> None:
     """Write a network for other programs.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mxrun.cli.command_group import SuggestingGroup
-from mxrun.cli.parameters import as_command
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.datasets import (
     CheckDataOptions,
     DescribeDatasetOptions,
@@ -15,10 +14,12 @@ from mxrun.options.datasets import (
     StatisticsOptions,
 )
 
-app = typer.Typer(
-    name="datasets",
-    cls=SuggestingGroup,
-    help="""List and fetch data sets; look at a config's data and check it.
+_DAMAGED = 2
+
+
+@COMMANDS.register("datasets", order=210, foreign={"datasets": "data"})
+def datasets() -> None:
+    """List and fetch data sets; look at a config's data and check it.
 
     \b
     Examples:
@@ -26,13 +27,10 @@ app = typer.Typer(
       mxrun datasets fetch mnist
       mxrun datasets peek digits_lenet
       mxrun datasets check net.yaml
-    """,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-_DAMAGED = 2
+    """
 
 
+@COMMANDS.register("datasets list", order=10)
 def list_(options: ListDatasetsOptions) -> None:
     """List the data sets and file formats that configs can read.
 
@@ -52,6 +50,7 @@ def list_(options: ListDatasetsOptions) -> None:
         write_tables(list_tables(rows))
 
 
+@COMMANDS.register("datasets describe", order=20)
 def describe(options: DescribeDatasetOptions) -> None:
     """Describe a data set: its options, fields and splits, where its files come from, its licence.
 
@@ -71,6 +70,7 @@ def describe(options: DescribeDatasetOptions) -> None:
         write_tables(description_parts(report))
 
 
+@COMMANDS.register("datasets peek", order=30)
 def peek(options: PeekOptions) -> None:
     """Show the first records of an epoch, as the network reads them.
 
@@ -117,6 +117,7 @@ def peek(options: PeekOptions) -> None:
         write_note(f"wrote {file}")
 
 
+@COMMANDS.register("datasets stats", order=40)
 def stats(options: StatisticsOptions) -> None:
     """Count the records of each class, and measure sizes, mean and deviation of all values.
 
@@ -148,6 +149,7 @@ def stats(options: StatisticsOptions) -> None:
         write_tables(statistics_parts(report))
 
 
+@COMMANDS.register("datasets check", order=50)
 def check(options: CheckDataOptions) -> None:
     """Read every record of a config's data, and list those that are damaged.
 
@@ -181,6 +183,7 @@ def check(options: CheckDataOptions) -> None:
         raise typer.Exit(_DAMAGED)
 
 
+@COMMANDS.register("datasets fetch", order=60, foreign={"datasets fetch": "download"})
 def fetch(options: FetchOptions) -> None:
     """Fetch the files of a well-known data set.
 
@@ -206,8 +209,3 @@ def fetch(options: FetchOptions) -> None:
         write_json(report)
     else:
         write_tables(fetch_parts(report))
-
-
-app.command("list")(as_command(list_))
-for _command in (describe, peek, stats, check, fetch):
-    app.command()(as_command(_command))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.reference import DocsOptions
 
 
+@COMMANDS.register("docs", order=190)
 def docs(options: DocsOptions) -> None:
     """Read the documentation.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.engine import EngineOptions
 
 
+@COMMANDS.register("engine", order=180, foreign={"engine": "jobs dag make"})
 def engine(options: EngineOptions) -> None:
     """Run jobs, ordered by what they read and write.
 

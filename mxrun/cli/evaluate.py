@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.evaluate import EvaluateOptions
 from mxrun.options.shared import divide_settings
 
 
+@COMMANDS.register("evaluate", order=30, foreign={"evaluate": "eval test score metrics confusion"})
 def evaluate(options: EvaluateOptions) -> None:
     """Measure a trained network on records with labels.
 

@@ -6,9 +6,12 @@ import inspect
 
 import typer
 
+from mxrun.cli.command_group import command_of
+from mxrun.cli.registry import COMMANDS, names_in
 from mxrun.options.reference import HelpOptions
 
 
+@COMMANDS.register("help", order=200, foreign={"help": "explain reference man"})
 def help_(context: typer.Context, options: HelpOptions) -> None:
     """Explain a key of a config: what it means and accepts, its default, an example.
 
@@ -29,9 +32,9 @@ def help_(context: typer.Context, options: HelpOptions) -> None:
     from mxrun.report.reference import overview_parts, report_parts
     from mxrun.report.result import write_json, write_tables
 
-    group = context.parent.command.commands  # type: ignore[union-attr]
     commands = {
-        name: inspect.cleandoc(each.help or "").split("\n")[0] for name, each in group.items()
+        name: inspect.cleandoc(COMMANDS.get(name).__doc__ or "").split("\n")[0]
+        for name in names_in("")
     }
     if not options.key:
         overview = {**command.overview(), "commands": commands}
@@ -47,5 +50,5 @@ def help_(context: typer.Context, options: HelpOptions) -> None:
     write_tables(report_parts(report))
     if report.get("candidates") == [] and len(report["commands"]) == 1:
         (name,) = report["commands"]
-        parent = context.parent
-        typer.echo(group[name].get_help(type(context)(group[name], info_name=name, parent=parent)))
+        named = command_of(name)
+        typer.echo(named.get_help(type(context)(named, info_name=name, parent=context.parent)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.infer import InferOptions, OutputFormat
 from mxrun.options.shared import divide_settings
 from mxrun.report.streams import results
@@ -25,6 +26,7 @@ _OF_SUFFIX: dict[str, OutputFormat] = {
 }
 
 
+@COMMANDS.register("infer", order=40, foreign={"infer": "predict run generate sample chat"})
 def infer(options: InferOptions) -> None:
     """Run a trained network.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.reference import InfoOptions
 
 
+@COMMANDS.register("info", order=160, foreign={"info": "version doctor cache env"})
 def info(options: InfoOptions) -> None:
     """Show versions, the processor, libraries and caches.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.init import InitOptions
 
 
+@COMMANDS.register("init", order=10, foreign={"init": "new create"})
 def init(options: InitOptions) -> None:
     """Look at data and write a config that trains on it.
 

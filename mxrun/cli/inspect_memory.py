@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.inspect_memory import InspectOptions
 
 # Exit code for an arena above the limit: the command succeeded, the network is too large.
@@ -19,6 +20,7 @@ _FOR_NETWORKS = (
 )
 
 
+@COMMANDS.register("inspect-memory", order=60, foreign={"inspect-memory": "memory"})
 def inspect_memory(options: InspectOptions) -> None:
     """Show the memory of a run, exact to the byte.
 

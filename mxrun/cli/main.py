@@ -1,6 +1,6 @@
 """The program: its commands, global options and exit codes.
 
-Each command imports its dependencies when it runs, so that `--help` stays fast.
+A command is imported when it runs, and imports its dependencies then, so that `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -17,29 +17,8 @@ import typer
 from mxrun import __version__
 from mxrun.base.cache_files import distrusted
 from mxrun.base.errors import MxrunError, OperatorRaised, UserError
-from mxrun.cli import datasets, json_errors
-from mxrun.cli.bench import bench
-from mxrun.cli.check import check
-from mxrun.cli.check_op import check_op
+from mxrun.cli import json_errors
 from mxrun.cli.command_group import CommandGroup
-from mxrun.cli.convert import convert
-from mxrun.cli.docs import docs
-from mxrun.cli.engine import engine
-from mxrun.cli.evaluate import evaluate
-from mxrun.cli.help import help_
-from mxrun.cli.infer import infer
-from mxrun.cli.info import info
-from mxrun.cli.init import init
-from mxrun.cli.inspect_memory import inspect_memory
-from mxrun.cli.ops import ops
-from mxrun.cli.pack import pack
-from mxrun.cli.parameters import as_command
-from mxrun.cli.plot import plot
-from mxrun.cli.runs import runs
-from mxrun.cli.schema import schema
-from mxrun.cli.show import show
-from mxrun.cli.train import train
-from mxrun.cli.verify import verify
 from mxrun.library import BEFORE_PLUGINS, plugin_errors
 from mxrun.report.streams import reserve
 
@@ -151,29 +130,3 @@ def _mxrun(
 
     Begin with: mxrun train digits_lenet
     """
-
-
-for _command in (
-    init,
-    train,
-    evaluate,
-    infer,
-    check,
-    inspect_memory,
-    bench,
-    convert,
-    pack,
-    ops,
-    check_op,
-    verify,
-    plot,
-    runs,
-    schema,
-    info,
-    show,
-    engine,
-    docs,
-):
-    app.command()(as_command(_command))
-app.add_typer(datasets.app)
-app.command("help")(as_command(help_))

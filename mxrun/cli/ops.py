@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.reference import OpsOptions
 
 
+@COMMANDS.register("ops", order=100, foreign={"ops": "operators list"})
 def ops(options: OpsOptions) -> None:
     """List the operators, or describe one.
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.pack import PackCommandOptions
 
 if TYPE_CHECKING:
     from mxrun.commands import pack as command
 
 
+@COMMANDS.register("pack", order=90, foreign={"pack": "im2rec shard recordio"})
 def pack(options: PackCommandOptions) -> None:
     """Pack images into few large files, which are faster to read than many small ones.
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.runs import PlotOptions
 
 
+@COMMANDS.register("plot", order=130, foreign={"plot": "draw visualize"})
 def plot(options: PlotOptions) -> None:
     """Draw a network, an operator, or the learning curves of runs.
 

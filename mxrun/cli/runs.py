@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.runs import RunsOptions
 
 
+@COMMANDS.register("runs", order=140)
 def runs(options: RunsOptions) -> None:
     """List the runs, or compare some of them.
 

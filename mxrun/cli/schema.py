@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from mxrun.cli.registry import COMMANDS
 
+
+@COMMANDS.register("schema", order=150)
 def schema() -> None:
     """Print the JSON Schema of config files, for editors.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.reference import ShowOptions
 
 
+@COMMANDS.register("show", order=170, foreign={"show": "configs examples"})
 def show(options: ShowOptions) -> None:
     """Print a bundled config, or list all of them.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mxrun.cli.clock import STARTED_AT
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.train import TrainOptions
 
 if TYPE_CHECKING:
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from mxrun.commands.train import TrainingResult
 
 
+@COMMANDS.register(
+    "train",
+    order=20,
+    foreign={
+        "train": "fit finetune",
+        "train CONFIG --resume": "resume",
+        "train CONFIG --profile": "profile",
+    },
+)
 def train(options: TrainOptions) -> None:
     """Train a network and save the run in runs/NAME.
 

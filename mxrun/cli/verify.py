@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from mxrun.cli.registry import COMMANDS
 from mxrun.options.check import VerifyOptions
 
 # A promise of mxrun is broken.
 _BROKEN = 1
 
 
+@COMMANDS.register("verify", order=120)
 def verify(options: VerifyOptions) -> None:
     """Check that all plans of a network give the same bits.
 

@@ -2,12 +2,12 @@
 
 A class of options is a frozen dataclass with keywords only. Each of its fields is annotated with
 a Positional or an Option, from which the parameters of the command line, its help and the reference
-derive. Annotations are evaluated when the class is made, because each start reads all classes.
+derive.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,13 @@ class DeclaredField:
 
 def declared_fields(options: type[Any]) -> Iterator[DeclaredField]:
     """Yield the fields of a class of options, in their order."""
+    hints = get_type_hints(options, include_extras=True)
     for each in fields(options):
-        yield _declared(each)
+        yield _declared(each, hints[each.name])
 
 
-def _declared(field: Field[Any]) -> DeclaredField:
-    annotation, parameter = get_args(field.type)
+def _declared(field: Field[Any], hint: Any) -> DeclaredField:
+    annotation, parameter = get_args(hint)
     is_list = get_origin(annotation) is tuple
     has_default = field.default is not MISSING
     return DeclaredField(

@@ -12,10 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import get_args, get_type_hints
 
-import typer
-
-from mxrun.cli.main import app
 from mxrun.cli.parameters import OPTIONS
+from mxrun.cli.registry import COMMANDS, names_in
 from mxrun.commands.ops import operators
 from mxrun.inspection.reference import LAYERS, ReferenceEntry, config_reference
 from mxrun.operator.family import OperatorFamily
@@ -201,22 +199,10 @@ def _computes_in_float32(name: str) -> bool:
 
 
 def command_names() -> dict[str, Callable[..., None]]:
-    """Return the functions of the commands by name; those of a group as `GROUP COMMAND`."""
-    found = _functions(app)
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        name = group.typer_instance.info.name
-        inside = _functions(group.typer_instance)
-        found |= {f"{name} {command}": function for command, function in inside.items()}
-    return found
-
-
-def _functions(commands: typer.Typer) -> dict[str, Callable[..., None]]:
-    return {
-        each.callback.__name__.removesuffix("_").replace("_", "-"): each.callback
-        for each in commands.registered_commands
-        if each.callback is not None
-    }
+    """Return the functions of the commands by name; groups are left out."""
+    outer = names_in("")
+    names = [*outer, *(name for group in outer for name in names_in(group))]
+    return {name: COMMANDS.get(name) for name in names if not names_in(name)}
 
 
 def _commands() -> str:
@@ -234,7 +220,7 @@ def _commands() -> str:
 
 def _command(name: str, function: Callable[..., None]) -> list[str]:
     """Return the lines on a command: usage, help with examples, arguments and options."""
-    declared = get_type_hints(inspect.unwrap(function)).get(OPTIONS)
+    declared = get_type_hints(function).get(OPTIONS)
     arguments, options = [], []
     for field in [] if declared is None else declared_fields(declared):
         parameter, default = field.parameter, _usual(field)

@@ -19,7 +19,7 @@ from mxrun.base import registry
 
 COMMAND = "python tests/support/registry_index.py"
 # Packages whose modules are imported when one of their names is looked up.
-PACKAGES = ("mxrun.datasets", "mxrun.io.transforms", "mxrun.train")
+PACKAGES = ("mxrun.cli", "mxrun.datasets", "mxrun.io.transforms", "mxrun.train")
 
 
 def registry_index() -> str:

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from proof.call_group import Group
 
-_COMMANDS = (
-    "init",
-    "train",
-    "evaluate",
-    "infer",
-    "check",
-    "inspect-memory",
-    "bench",
-    "convert",
-    "pack",
-    "ops",
-    "check-op",
-    "verify",
-    "plot",
-    "runs",
-    "schema",
-    "info",
-    "show",
-    "engine",
-    "docs",
-    "help",
-    "datasets",
-    "datasets list",
-    "datasets describe",
-    "datasets peek",
-    "datasets stats",
-    "datasets check",
-    "datasets fetch",
-)
+_INDEX = Path(__file__).parents[3] / "mxrun" / "base" / "index.json"
+_COMMANDS = json.loads(_INDEX.read_bytes())["command"]
 
 _USAGE = """
 export net.yaml
