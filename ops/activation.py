@@ -56,7 +56,16 @@ _ENTRIES: dict[str, SimpleEntry] = {
 }
 
 
-@register("Activation")
+@register(
+    "Activation",
+    foreign={
+        "Activation: {act_type: relu}": "relu",
+        "Activation: {act_type: sigmoid}": "sigmoid",
+        "Activation: {act_type: tanh}": "tanh",
+        "Activation: {act_type: softsign}": "softsign",
+        "Activation: {act_type: softrelu}": "softplus",
+    },
+)
 class ActivationProperty(SimpleProperty[ActivationParameters]):
     """output = f(data), elementwise, with f = relu, sigmoid, softrelu, softsign or tanh.
 

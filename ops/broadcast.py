@@ -231,6 +231,8 @@ def _summed(
 
 # Further names in older MXNet models.
 _ALIASES = {"add": "broadcast_plus", "sub": "broadcast_minus"}
+# In other frameworks.
+_FOREIGN = {"maximum": "maximum", "minimum": "minimum", "power": "pow power"}
 
 for _name, _definition in BINARY.items():
     register_entry(
@@ -238,6 +240,7 @@ for _name, _definition in BINARY.items():
         *((_ALIASES[_name],) if _name in _ALIASES else ()),
         entry=_definition.entry,
         description=_definition.describe(_definition.entry, "lhs", "rhs", ", with broadcasting"),
+        foreign={f"broadcast_{_name}: {{lhs: a, rhs: b}}": _FOREIGN.get(_name, "")},
         base=BroadcastProperty,
         loops=CompiledBroadcast,
     )

@@ -27,7 +27,16 @@ def clip_gradient(g: Scalar, x: Scalar, a_min: Scalar, a_max: Scalar) -> Scalar:
     return where(logical_or(x > a_max, x < a_min), 0.0, g)
 
 
-@simple_operator("clip", gradient=reads_inputs(clip_gradient), parameters=ClipParameters)
+@simple_operator(
+    "clip",
+    gradient=reads_inputs(clip_gradient),
+    parameters=ClipParameters,
+    foreign={
+        "clip: {a_min: 0, a_max: 6}": "relu6",
+        "clip: {a_min: -1, a_max: 1}": "hardtanh",
+        "clip: {a_min: 0, a_max: 1}": "clamp",
+    },
+)
 def clip(x: Scalar, a_min: Scalar, a_max: Scalar) -> Scalar:
     """output = a_max where data > a_max, a_min where data < a_min, else data.
 

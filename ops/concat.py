@@ -44,7 +44,7 @@ class ConcatParameters(Parameters):
     dim: Int32 = Field(default=1, description="Axis of the concatenation; negative from the end.")
 
 
-@register("Concat", "concat")
+@register("Concat", "concat", foreign={"Concat: {inputs: [a, b]}": "cat concatenate"})
 class ConcatProperty(OperatorProperty[ConcatParameters]):
     """output = concatenation of arg0, arg1, ... along the axis `dim`; all other axes are equal.
 

@@ -75,7 +75,13 @@ class DropoutParameters(Parameters):
         return self.p > 0 and (is_train or self.mode == "always")
 
 
-@register("Dropout")
+@register(
+    "Dropout",
+    foreign={
+        "Dropout: {p: 0.5}, which drops single values": "dropout1d dropout2d dropout3d "
+        "spatialdropout1d spatialdropout2d",
+    },
+)
 class DropoutProperty(InPlaceProperty[DropoutParameters]):
     """output = data * mask; mask is 1 / (1 - p) with probability 1 - p, else 0.
 

@@ -77,7 +77,12 @@ class GatedActivationParameters(Parameters):
     )
 
 
-@register("gated_activation")
+@register(
+    "gated_activation",
+    foreign={
+        "gated_activation: {act_type: sigmoid}, whose first half is the gate": "glu",
+    },
+)
 class GatedActivationProperty(OperatorProperty[GatedActivationParameters]):
     """output = act(data[..., :C]) * data[..., C:].
 

@@ -60,7 +60,7 @@ _ENTRIES: dict[str, SimpleEntry] = {
 }
 
 
-@register("gelu")
+@register("gelu", foreign={"gelu": "gelu"})
 class GeluProperty(SimpleProperty[GeluParameters]):
     """output = data * P(a normal variable <= data), elementwise. Backward reads data and the
     output's gradient.
@@ -88,7 +88,12 @@ def silu_gradient(g: Scalar, x: Scalar) -> Scalar:
     return g * (step * (1 + x * (1 - step)))
 
 
-@simple_operator("silu", gradient=reads_inputs(silu_gradient), family=OperatorFamily.ACTIVATION)
+@simple_operator(
+    "silu",
+    gradient=reads_inputs(silu_gradient),
+    family=OperatorFamily.ACTIVATION,
+    foreign={"silu": "silu swish"},
+)
 def silu(x: Scalar) -> Scalar:
     """output = data / (1 + exp(-data)), elementwise; also called swish.
 

@@ -49,7 +49,7 @@ class BlockGradParameters(Parameters):
     """Parameters of BlockGrad: none."""
 
 
-@register("BlockGrad", "stop_gradient")
+@register("BlockGrad", "stop_gradient", foreign={"BlockGrad": "detach"})
 class BlockGradProperty(ViewProperty[BlockGradParameters]):
     """output = data; data's gradient is zero, whatever the output's gradient is."""
 

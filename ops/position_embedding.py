@@ -40,7 +40,13 @@ class PositionEmbeddingParameters(Parameters):
     )
 
 
-@register("position_embedding")
+@register(
+    "position_embedding",
+    foreign={
+        "position_embedding: {max_length: 64}": "positionalencoding positionalembedding "
+        "positionembedding",
+    },
+)
 class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
     """output[n, t, :] = data[n, t, :] + weight[t, :].
 

@@ -105,7 +105,10 @@ class RegressionOutputProperty(LabelledLossProperty[RegressionOutputParameters])
         return RegressionOutput(self.parameters, self.rule)
 
 
-@register("LinearRegressionOutput")
+@register(
+    "LinearRegressionOutput",
+    foreign={"LinearRegressionOutput: {label: label}": "mse mseloss l2loss meansquarederror"},
+)
 class LinearRegressionOutputProperty(RegressionOutputProperty):
     """output = data; loss = sum over samples of mean(0.5 * (data - label)^2).
 
@@ -123,7 +126,13 @@ class LinearRegressionOutputProperty(RegressionOutputProperty):
     )
 
 
-@register("LogisticRegressionOutput")
+@register(
+    "LogisticRegressionOutput",
+    foreign={
+        "LogisticRegressionOutput: {label: label}, which contains the sigmoid": "bce bceloss "
+        "bcewithlogitsloss binarycrossentropy sigmoidbinarycrossentropyloss sigmoidbceloss",
+    },
+)
 class LogisticRegressionOutputProperty(RegressionOutputProperty):
     """output = 1 / (1 + exp(-data)); loss = sum over samples of mean(-label * log(output) - (1 -
     label) * log(1 - output)).
@@ -143,7 +152,10 @@ class LogisticRegressionOutputProperty(RegressionOutputProperty):
     )
 
 
-@register("MAERegressionOutput")
+@register(
+    "MAERegressionOutput",
+    foreign={"MAERegressionOutput: {label: label}": "mae l1loss meanabsoluteerror"},
+)
 class MAERegressionOutputProperty(RegressionOutputProperty):
     """output = data; loss = sum over samples of mean(|data - label|).
 

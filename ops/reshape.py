@@ -73,7 +73,7 @@ class ReshapeParameters(Parameters):
         return (COPY, *codes[1:]) if self.keep_highest else codes
 
 
-@register("Reshape", "reshape")
+@register("Reshape", "reshape", foreign={"Reshape: {shape: [0, -1]}": "view unflatten"})
 class ReshapeProperty(ViewProperty[ReshapeParameters]):
     """output = data in row-major order with the shape `shape`, which has as many elements.
 
@@ -160,7 +160,7 @@ class ExpandDimsParameters(Parameters):
     )
 
 
-@register("expand_dims")
+@register("expand_dims", foreign={"expand_dims: {axis: 1}": "unsqueeze"})
 class ExpandDimsProperty(ViewProperty[ExpandDimsParameters]):
     """output = data with an inserted axis of size 1. Backward reads only the output's gradient."""
 

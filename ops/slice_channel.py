@@ -41,7 +41,7 @@ class SliceChannelParameters(Parameters):
     )
 
 
-@register("SliceChannel", "split")
+@register("SliceChannel", "split", foreign={"SliceChannel: {num_outputs: 2}": "chunk unbind"})
 class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
     """output0, output1, ... = consecutive slices of equal size of data along `axis`.
 

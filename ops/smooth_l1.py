@@ -17,7 +17,14 @@ def smooth_l1_gradient(g: Scalar, x: Scalar, scalar: Scalar) -> Scalar:
     return g * where(x > 1 / square, 1.0, where(x < -1 / square, -1.0, square * x))
 
 
-@simple_operator("smooth_l1", gradient=reads_inputs(smooth_l1_gradient), scalar=1.0)
+@simple_operator(
+    "smooth_l1",
+    gradient=reads_inputs(smooth_l1_gradient),
+    scalar=1.0,
+    foreign={
+        "smooth_l1: {scalar: 1} of the difference, then MakeLoss": "smoothl1loss huberloss huber",
+    },
+)
 def smooth_l1(x: Scalar, scalar: Scalar) -> Scalar:
     """output = (scalar data)^2 / 2 where |data| <= 1 / scalar^2, else |data| - 1 / (2 scalar^2).
 

@@ -190,6 +190,8 @@ _STEPS: dict[str, tuple[str, Function]] = {
 }
 
 _ALIASES = {"_copy": ("identity",)}
+# In other frameworks.
+_FOREIGN = {"negative": "neg"}
 # Also functions of Activation, or used in its place.
 _ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "softsign"})
 
@@ -220,6 +222,7 @@ def _add(
         name,
         *_ALIASES.get(name, ()),
         gradient=gradient,
+        foreign={name: _FOREIGN.get(name, "")},
         description=f"output = {text}, elementwise. {backward}",
         family=OperatorFamily.ACTIVATION if name in _ACTIVATIONS else OperatorFamily.ELEMENTWISE,
     )(function)

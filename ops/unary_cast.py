@@ -46,7 +46,7 @@ class CastParameters(Parameters):
     )
 
 
-@register("Cast", "cast")
+@register("Cast", "cast", foreign={"Cast: {dtype: float32}": "astype type"})
 class CastProperty(InPlaceProperty[CastParameters]):
     """output = data converted to `dtype`, of any shape. Backward reads only the output's gradient.
 

@@ -1,6 +1,6 @@
 """Names of other frameworks' optimizers, schedules, metrics, modules and the like, with hints.
 
-Those of layers are in `operator/foreign_names.py`.
+Those of layers are at the registration of operators, and in `operator/foreign_names.py`.
 """
 
 from __future__ import annotations

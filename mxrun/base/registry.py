@@ -144,6 +144,11 @@ class Registry(Generic[T]):
             word: form for each in forms for form, words in each.items() for word in words.split()
         }
 
+    def foreign_to(self, word: str) -> list[str]:
+        """Return the entries that another framework calls by a word, in any case."""
+        known = self.attribute(FOREIGN).items()
+        return [name for name, forms in known if folded(word) in " ".join(forms.values()).split()]
+
     def unknown(self, name: str) -> Diagnostic:
         """Return the diagnostic for a name that is not registered."""
         names = list(self.names())

@@ -8,7 +8,7 @@ from collections import Counter
 from mxrun.base.foreign_names import keys_for
 from mxrun.base.near_names import folded
 from mxrun.inspection.reference import LAYERS, ReferenceEntry, find
-from mxrun.operator.foreign_names import counterpart
+from mxrun.operator.register import OPERATORS
 
 # Shorter words are parts of too many others.
 _MIN_WORD = 3
@@ -27,8 +27,7 @@ def related(root: ReferenceEntry, word: str) -> list[ReferenceEntry]:
     operators = [entry for entry in entries if entry.kind == "operator"]
     keys = [entry for entry in entries if entry.kind != "operator" and not _is_parameter(entry)]
     begins = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
-    same = counterpart(word)
-    known = [*keys_for(word), *([] if same is None else [same.operator])]
+    known = [*keys_for(word), *OPERATORS.foreign_to(word)]
     found = [
         *(entry for key in known for entry in find(root, key)),
         *(entry for entry in keys if wanted in folded(entry.name)),

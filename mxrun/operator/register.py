@@ -9,16 +9,19 @@ from typing import Any, TypeVar
 from mxrun.base.device import CPU, DeviceDescription
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
-from mxrun.base.near_names import Suggestions
+from mxrun.base.near_names import Suggestions, folded
 from mxrun.base.params import Parameters, check, from_strings
 from mxrun.base.registry import Registry
-from mxrun.operator.foreign_names import counterpart, elsewhere, missing
+from mxrun.operator.foreign_names import elsewhere, missing
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.property import OperatorProperty
 
 AnyProperty = OperatorProperty[Any]
 PropertyClass = TypeVar("PropertyClass", bound=type[AnyProperty])
 ImplementationClass = TypeVar("ImplementationClass", bound="type[Implementation]")
+# By YAML of a layer, with the rest of what replaces the other as the end of a sentence: names of
+# other frameworks, in the form that `folded` returns, separated by spaces.
+Foreign = Mapping[str, str]
 
 
 class Implementation:
@@ -65,9 +68,9 @@ def unknown_operator(name: str, suggestions: Suggestions, others: Iterable[str] 
     Its hint is the counterpart of another framework's operator of that name, else the nearest
     names.
     """
-    problem, known = f"unknown operator {name!r}", counterpart(name)
-    if known is not None:
-        return Diagnostic(problem, hint=f"mxrun calls it {known.layer}{known.note}")
+    problem, form = f"unknown operator {name!r}", OPERATORS.foreign().get(folded(name))
+    if form is not None:
+        return Diagnostic(problem, hint=f"mxrun calls it {form}")
     if lacking := missing(name):
         return Diagnostic(problem, hint=f"mxrun has no {lacking} yet; {_LISTED}")
     if place := elsewhere(name):
@@ -81,8 +84,12 @@ def unknown_operator(name: str, suggestions: Suggestions, others: Iterable[str] 
     return Diagnostic(problem, hint=suggestions.nearest(name, [*public, *others]) or _LISTED)
 
 
-def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClass]:
+def register(
+    name: str, *aliases: str, foreign: Foreign | None = None
+) -> Callable[[PropertyClass], PropertyClass]:
     """Class decorator: register a property under `name` (its type string) and aliases.
+
+    foreign: its names in other frameworks, which messages and `mxrun help` answer with it.
 
     Raises UserError for an incomplete property or an invalid name, InternalError if the name is
     taken or is not the property's type string.
@@ -100,7 +107,7 @@ def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClas
                 f"{property_class.__name__} is registered as {name!r}, but its type string is "
                 f"{property_class.type_string!r}; they must be equal"
             )
-        OPERATORS.add(name, property_class, *aliases)
+        OPERATORS.add(name, property_class, *aliases, foreign=foreign)
         return property_class
 
     return add

@@ -38,7 +38,7 @@ from mxrun.base.params import Float32, Parameters
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.map_kernel import MapImplementation
 from mxrun.operator.property import GradientKind, ResourceRequest
-from mxrun.operator.register import OPERATORS, Implementation, implement, register
+from mxrun.operator.register import OPERATORS, Foreign, Implementation, implement, register
 from mxrun.operator.simple_entry import (
     FULL,
     EnvArguments,
@@ -98,6 +98,7 @@ def simple_operator(
     description: str = "",
     nonstandard_gradient: str = "",
     family: OperatorFamily = OperatorFamily.ELEMENTWISE,
+    foreign: Foreign | None = None,
 ) -> Callable[[F], F]:
     """Decorator: register a function as the operator `name`; the function itself is unchanged.
 
@@ -114,6 +115,7 @@ def simple_operator(
     nonstandard_gradient: sentence that gives the gradient if it deliberately differs from the
         derivative.
     family: gives the operator's colour in drawings.
+    foreign: its names in other frameworks, as `register` has them.
 
     Raises UserError, at the function's line, for an invalid simple operator, and InternalError if
     the name is taken.
@@ -148,6 +150,7 @@ def simple_operator(
             description=document,
             nonstandard_gradient=nonstandard_gradient,
             family=family,
+            foreign=foreign,
         )
         return function
 
@@ -162,6 +165,7 @@ def register_entry(
     description: str,
     nonstandard_gradient: str = "",
     family: OperatorFamily = OperatorFamily.ELEMENTWISE,
+    foreign: Foreign | None = None,
     base: type[SimpleProperty[Any]] = SimpleProperty,
     loops: type[Implementation] = MapImplementation,
 ) -> None:
@@ -185,7 +189,7 @@ def register_entry(
         "nonstandard_gradient": nonstandard_gradient,
         "family": family,
     }
-    register(name, *aliases)(type(name, (base,), members))
+    register(name, *aliases, foreign=foreign)(type(name, (base,), members))
     if entry.forward.is_map:
         implement(name, backend="jit")(loops)
 

@@ -79,7 +79,13 @@ class AttentionParameters(Parameters):
         return self.num_kv_heads or self.num_heads
 
 
-@register("scaled_dot_product_attention")
+@register(
+    "scaled_dot_product_attention",
+    foreign={
+        "scaled_dot_product_attention: {num_heads: 4, packed: true}, of queries, keys and values "
+        "that a FullyConnected projects": "multiheadattention attention groupqueryattention",
+    },
+)
 class AttentionProperty(OperatorProperty[AttentionParameters]):
     """output = softmax(scale * query x key^T + mask) x value, for each head.
 

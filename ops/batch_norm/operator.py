@@ -67,7 +67,13 @@ class BatchNormParameters(Parameters):
     )
 
 
-@register("BatchNorm")
+@register(
+    "BatchNorm",
+    foreign={
+        "BatchNorm": "batchnorm1d batchnorm2d batchnorm3d batchnormalization batchnormv1 "
+        "syncbatchnorm",
+    },
+)
 class BatchNormProperty(OperatorProperty[BatchNormParameters]):
     """output = gamma * (data - mean) / sqrt(var + eps) + beta, channel by channel.
 

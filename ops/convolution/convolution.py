@@ -7,6 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from mxrun.base.tensor import PartialShape
+from mxrun.operator.foreign_names import in_dimensions
 from mxrun.operator.property import (
     Precision,
 )
@@ -17,7 +18,20 @@ from mxrun.ops.convolution.base import WindowProductParameters, WindowProductPro
 Array = npt.NDArray[Any]
 
 
-@register("Convolution")
+# Names in other frameworks.
+_USUAL = "num_filter: 16, kernel: 3"
+_FOREIGN = {
+    f"Convolution: {{{_USUAL}}}": f"{in_dimensions('conv', 'lazyconv')} convolutionv1",
+    f"Convolution: {{{_USUAL}, num_group: 16}}, one group for each channel": in_dimensions(
+        "depthwiseconv"
+    ),
+    f"Convolution: {{{_USUAL}, num_group: 16}}, then Convolution: {{num_filter: 32, kernel: 1}}": (
+        in_dimensions("separableconv")
+    ),
+}
+
+
+@register("Convolution", foreign=_FOREIGN)
 class ConvolutionProperty(WindowProductProperty[WindowProductParameters]):
     """output[n, o, y] = bias[o] + sum over c, k of weight[o, c, k] * data[n, c, y*stride + k*dilate
     - pad]. The positions y and k have one coordinate per spatial axis; c runs over the channels of

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from mxrun.base.description import PerAxis
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape
+from mxrun.operator.foreign_names import in_dimensions
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.ops.convolution.base import WindowProductParameters, WindowProductProperty
@@ -85,7 +86,15 @@ class DeconvolutionParameters(WindowProductParameters):
         return window.stride[axis] * (size - 1) + window.extent(axis)
 
 
-@register("Deconvolution")
+@register(
+    "Deconvolution",
+    foreign={
+        "Deconvolution: {num_filter: 16, kernel: 2, stride: 2}": in_dimensions(
+            "convtranspose", "lazyconvtranspose"
+        )
+        + " conv1dtranspose conv2dtranspose conv3dtranspose",
+    },
+)
 class DeconvolutionProperty(WindowProductProperty[DeconvolutionParameters]):
     """output[n, o, y*stride + k*dilate - pad] = sum of weight[c, o, k] * data[n, c, y] over y, k
     and the channels c of o's group, plus bias[o]. This is the data gradient of a Convolution.

@@ -68,7 +68,7 @@ class MatrixProductProperty(OperatorProperty[DotParameters]):
         return Product(self)
 
 
-@register("dot")
+@register("dot", foreign={"dot: {lhs: a, rhs: b}": "matmul mm"})
 class DotProperty(MatrixProductProperty):
     """output[i, j] = sum over k of lhs[i, k] * rhs[k, j]; i and j stand for any number of axes.
 
@@ -119,7 +119,7 @@ def _split(shape: Shape, first: bool) -> Shape:
     return math.prod(shape[:-1]), shape[-1]
 
 
-@register("batch_dot")
+@register("batch_dot", foreign={"batch_dot: {lhs: a, rhs: b}": "bmm"})
 class BatchDotProperty(MatrixProductProperty):
     """output[b] = lhs[b] x rhs[b] for every index b of the leading axes.
 

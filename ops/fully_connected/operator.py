@@ -36,7 +36,10 @@ class FullyConnectedParameters(LinearParameters):
     )
 
 
-@register("FullyConnected")
+@register(
+    "FullyConnected",
+    foreign={"FullyConnected: {num_hidden: 10}": "linear lazylinear dense innerproduct fc gemm"},
+)
 class FullyConnectedProperty(LinearProperty[FullyConnectedParameters]):
     """output = data x weight^T + bias.
 

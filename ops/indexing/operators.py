@@ -71,7 +71,7 @@ def axis_of(axis: int, name: str, shape: Dimensions) -> int:
     return axis % len(shape)
 
 
-@register("take")
+@register("take", foreign={"take: {indices: ids}": "gather indexselect"})
 class TakeProperty(SelectionProperty[TakeParameters]):
     """output = a at the indices along `axis`, which the axes of indices replace.
 
@@ -164,7 +164,7 @@ class PickProperty(SelectionProperty[PickParameters]):
         return Pick(self.parameters)
 
 
-@register("one_hot")
+@register("one_hot", foreign={"one_hot: {depth: 10}": "onehot"})
 class OneHotProperty(OperatorProperty[OneHotParameters]):
     """output[..., c] = on_value where c = indices[...], else off_value.
 

@@ -95,7 +95,7 @@ class RowNormProperty(InPlaceProperty[RMSNormParameters]):
         return RowNorm(self.parameters, self.is_centered)
 
 
-@register("LayerNorm")
+@register("LayerNorm", foreign={"LayerNorm": "layernormalization"})
 class LayerNormProperty(RowNormProperty):
     """output = gamma * (data - mean) / std + beta, std = sqrt(var + eps), along `axis`.
 
@@ -133,7 +133,7 @@ class LayerNormProperty(RowNormProperty):
         return 8 * math.prod(in_shapes[DATA])
 
 
-@register("RMSNorm")
+@register("RMSNorm", foreign={"RMSNorm": "rmsnormalization"})
 class RMSNormProperty(RowNormProperty):
     """output = gamma * data / rms, rms = sqrt(mean of data^2 + eps), along `axis`.
 

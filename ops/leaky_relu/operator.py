@@ -122,7 +122,12 @@ _ENTRIES_OF_DATA: dict[str, SimpleEntry] = {
 }
 
 
-@register("LeakyReLU")
+@register(
+    "LeakyReLU",
+    foreign={
+        f"LeakyReLU: {{act_type: {each}}}": each for each in ("prelu", "elu", "selu", "rrelu")
+    },
+)
 class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
     """output = data where data > 0, elsewhere a function of data given by act_type. Exceptions:
     selu multiplies all outputs by 1.0507..., and gelu uses its function everywhere.

@@ -45,7 +45,7 @@ class LRNParameters(Parameters):
         return (self.nsize - 1) // 2
 
 
-@register("LRN")
+@register("LRN", foreign={"LRN: {nsize: 5}": "localresponsenorm"})
 class LRNProperty(OperatorProperty[LRNParameters]):
     """output[n, c] = data[n, c] * tmp_norm[n, c]^(-beta), with tmp_norm[n, c] = knorm + alpha /
     nsize * the sum of data[n, k]^2 over the channels k with |k - c| <= (nsize - 1) // 2.

@@ -14,6 +14,7 @@ from mxrun.base.description import PerAxis
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.foreign_names import in_dimensions
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
@@ -102,7 +103,22 @@ class PoolingParameters(Parameters):
         return tuple(pad if self.count_include_pad is not False else 0 for pad in window.pad)
 
 
-@register("Pooling")
+@register(
+    "Pooling",
+    foreign={
+        "Pooling: {pool_type: max, kernel: 2, stride: 2}": in_dimensions("maxpool", "maxpooling")
+        + " poolingv1",
+        "Pooling: {pool_type: avg, kernel: 2, stride: 2}": in_dimensions(
+            "avgpool", "averagepool", "averagepooling"
+        ),
+        "Pooling: {pool_type: avg, global_pool: true}": in_dimensions(
+            "globalavgpool", "globalaveragepool", "globalaveragepooling", "adaptiveavgpool"
+        ),
+        "Pooling: {pool_type: max, global_pool: true}": in_dimensions(
+            "globalmaxpool", "globalmaxpooling", "adaptivemaxpool"
+        ),
+    },
+)
 class PoolingProperty(OperatorProperty[PoolingParameters]):
     """output[n, c, y] = max, average, sum or p-norm (sum of x^p)^(1/p) of data's window at y.
 

@@ -209,7 +209,7 @@ def in_remaining_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
     return data if same_order(data, axes) else data.with_layout(PLAIN)
 
 
-@register("sum", "sum_axis")
+@register("sum", "sum_axis", foreign={"sum: {axis: 1}": "reducesum"})
 class SumProperty(ReduceProperty):
     """output = sum of data over the axes. Backward reads only the output's gradient, which is the
     gradient of every summed element.
@@ -219,7 +219,7 @@ class SumProperty(ReduceProperty):
     reduction = functions.SUM
 
 
-@register("mean")
+@register("mean", foreign={"mean: {axis: 1}": "reducemean"})
 class MeanProperty(ReduceProperty):
     """output = mean of data over the axes. Backward reads only the output's gradient: the gradient
     of data is out_grad / number of averaged elements.
@@ -261,7 +261,7 @@ class NanProductProperty(ReduceProperty):
     reduction = functions.PRODUCT_WITHOUT_NAN
 
 
-@register("max", "max_axis")
+@register("max", "max_axis", foreign={"max: {axis: 1}": "reducemax"})
 class MaxProperty(ReduceProperty):
     """output = maximum of data over the axes. The gradient of data is out_grad for every element
     that equals the maximum, as in MXNet, else 0. Backward reads the output's gradient, data and
@@ -272,7 +272,7 @@ class MaxProperty(ReduceProperty):
     reduction = functions.MAXIMUM
 
 
-@register("min", "min_axis")
+@register("min", "min_axis", foreign={"min: {axis: 1}": "reducemin"})
 class MinProperty(ReduceProperty):
     """output = minimum of data over the axes. The gradient of data is out_grad for every element
     that equals the minimum, as in MXNet, else 0. Backward reads the output's gradient, data and

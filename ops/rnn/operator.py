@@ -38,7 +38,23 @@ _CARRIED, _FIRST = "carried_{}", "first_{}"
 _OTHERS = frozenset({"data", "parameters", "sequence_length", "output", "mask"})
 
 
-@register("RNN")
+# Names in other frameworks: usual parameters beside the mode, and a note on those of cells.
+_USUAL = "state_size: 200, num_layers: 1, layout: NTC, initial_state: zeros"
+_STEPS = ", which runs all steps; `recurrent:` runs layers of your own at each step"
+
+
+@register(
+    "RNN",
+    foreign={
+        f"RNN: {{mode: lstm, {_USUAL}}}": "lstm",
+        f"RNN: {{mode: lstm, {_USUAL}}}{_STEPS}": "lstmcell",
+        f"RNN: {{mode: lstm, {_USUAL}, bidirectional: true}}": "bidirectional",
+        f"RNN: {{mode: gru, {_USUAL}}}": "gru",
+        f"RNN: {{mode: gru, {_USUAL}}}{_STEPS}": "grucell",
+        f"RNN: {{mode: rnn_tanh, {_USUAL}}}": "simplernn",
+        f"RNN: {{mode: rnn_tanh, {_USUAL}}}{_STEPS}": "rnncell",
+    },
+)
 class RNNProperty(OperatorProperty[RNNParameters]):
     """output[t] = h[t] of the last layer, where each layer reads the one below it at step t.
 

@@ -79,7 +79,15 @@ class SoftmaxOutputParameters(LossParameters):
     )
 
 
-@register("SoftmaxOutput", "Softmax")
+@register(
+    "SoftmaxOutput",
+    "Softmax",
+    foreign={
+        "SoftmaxOutput: {label: label}, which contains the softmax": "crossentropy "
+        "crossentropyloss softmaxloss softmaxcrossentropyloss categoricalcrossentropy "
+        "sparsecategoricalcrossentropy nllloss",
+    },
+)
 class SoftmaxOutputProperty(LabelledLossProperty[SoftmaxOutputParameters]):
     """output = exp(data - max) / sum exp(data - max); loss = sum of -log(output[label]).
 

@@ -87,7 +87,7 @@ class TransposeParameters(Parameters):
         return self
 
 
-@register("transpose")
+@register("transpose", foreign={"transpose: {axes: [0, 2, 1]}": "permute"})
 class TransposeProperty(PermutationProperty[TransposeParameters]):
     """output = data with its axes permuted: axis i of the output is axis `axes[i]` of data.
     Backward reads only the output's gradient, whose axes it permutes back.

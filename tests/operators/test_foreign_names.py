@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from mxrun import library
 from mxrun.base import foreign_names as other_names
 from mxrun.base.errors import Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import folded
-from mxrun.base.registry import Registry
+from mxrun.base.registry import FOREIGN, Registry
 from mxrun.config.choice import Choice, read_choice
 from mxrun.config.load import load_text
 from mxrun.config.marked import SourceNode
@@ -21,13 +22,7 @@ from mxrun.frontend.instantiate import instantiate
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator import foreign_names
-from mxrun.operator.foreign_names import (
-    Counterpart,
-    counterpart,
-    elsewhere,
-    foreign_parameter,
-    missing,
-)
+from mxrun.operator.foreign_names import elsewhere, foreign_parameter, missing
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS, create
 from mxrun.train.initializer import INITIALIZERS
@@ -81,17 +76,37 @@ def test_an_unknown_operator_is_answered_with_what_it_may_mean(name: str, hint: 
 
 
 def test_every_counterpart_is_a_layer_as_it_is_written() -> None:
-    for found in set(foreign_names._COUNTERPARTS.values()):
-        property_class = OPERATORS.get(found.operator)
+    foreign = OPERATORS.foreign()
+    for name, forms in OPERATORS.attribute(FOREIGN).items():
+        for form in filter(forms.get, forms):
+            assert re.split(r"\W", form)[0] == name
+    for form in set(foreign.values()):
+        operator, body = _layer(form)
+        property_class = OPERATORS.get(operator)
         assert not property_class.is_internal
-        body = _body(found)
         fields = property_class.parameter_type.model_fields
         given = {key: value for key, value in body.items() if key in fields}
         if "num_args" in fields:
             given["num_args"] = 2
         given = with_axes(property_class, given, None, Ranks({}), 2)
-        arguments = {*create(found.operator, given).list_arguments(), "inputs"}
+        arguments = {*create(operator, given).list_arguments(), "inputs"}
         assert body.keys() <= {*fields, *arguments}
+
+
+def test_a_name_in_another_framework_belongs_to_one_operator() -> None:
+    words = Counter(
+        word
+        for forms in OPERATORS.attribute(FOREIGN).values()
+        for text in forms.values()
+        for word in text.split()
+    )
+    assert len(words) > 180
+    assert set(words.values()) == {1}
+    for word in words:
+        assert word == folded(word)
+        assert len(OPERATORS.foreign_to(word)) == 1
+    assert OPERATORS.foreign_to("Max_Pool2d") == ["Pooling"]
+    assert OPERATORS.foreign_to("groupnorm") == []
 
 
 @pytest.mark.parametrize(
@@ -147,7 +162,7 @@ def test_no_operator_has_a_parameter_that_is_to_be_left_out() -> None:
 
 def test_no_name_is_both_ours_and_missing() -> None:
     for name in {**foreign_names._MISSING, **foreign_names._ELSEWHERE}:
-        assert counterpart(name) is None
+        assert name not in OPERATORS.foreign()
         assert bool(missing(name)) != bool(elsewhere(name))
         assert name not in {folded(operator) for operator in OPERATORS.names()}
 
@@ -203,12 +218,14 @@ def test_every_translation_is_a_choice_as_it_is_written(registry: Registry[Any])
         assert instantiate(choice, registry, problems), [str(each) for each in problems]
 
 
-def _body(found: Counterpart) -> dict[str, object]:
-    """The parameters of a counterpart's YAML."""
-    layer = load_text(found.layer, SourceLocation("", 1, 1), [])
+def _layer(form: str) -> tuple[str, dict[str, object]]:
+    """Return the operator and the parameters of a form, whose note is left out."""
+    operator, _, rest = form.partition(": {")
+    if not rest:
+        return operator, {}
+    text = f"{operator}: {{{rest.partition('}')[0]}}}"
+    layer = load_text(text, SourceLocation("", 1, 1), [])
     assert isinstance(layer, SourceNode)
-    if isinstance(layer.value, str):
-        return {}
-    plain = layer.plain()[found.operator]
+    plain = layer.plain()[operator]
     assert isinstance(plain, dict)
-    return plain
+    return operator, plain
