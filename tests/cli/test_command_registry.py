@@ -12,10 +12,12 @@ import pytest
 from commands import python_output
 from doc_pages import blocks_of
 from registry_index import COMMAND
+from typer.testing import CliRunner
 
 import mxrun
 from mxrun.base.near_names import folded
 from mxrun.cli.command_group import suggestion
+from mxrun.cli.main import app
 from mxrun.cli.registry import COMMANDS, names_in
 from mxrun.commands.docs import page
 
@@ -64,6 +66,15 @@ def test_names_in_other_programs_stand_with_the_command(copied: Path, word: str,
     refused = run(copied, "-m", "mxrun", word)
     assert refused.returncode == 2
     assert refused.stderr.endswith(f"No such command {word!r}. Did you mean {form!r}?\n")
+
+
+def test_help_shows_every_command_with_examples() -> None:
+    listed = CliRunner().invoke(app, ["--help"]).output
+    for name in COMMANDS:
+        shown = CliRunner().invoke(app, [*name.split(), "--help"])
+        assert shown.exit_code == 0
+        assert f"mxrun {name}" in shown.output.partition("Example")[2]
+        assert name.partition(" ")[0] in listed
 
 
 def test_every_name_in_another_program_leads_to_a_command() -> None:

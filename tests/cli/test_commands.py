@@ -18,8 +18,6 @@ import pytest
 from commands import HANG_S, MXRUN, mxrun, on_terminal, refused, result, succeeded
 from training import SUMMARY_FIELDS
 
-from mxrun.cli.registry import names_in
-
 SCRIPT = (str(Path(sys.executable).with_name("mxrun")),)
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
 
@@ -32,13 +30,6 @@ def completed(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("trained")
     return folder, result(*SHORT, cwd=folder)
-
-
-def test_help_shows_every_command_with_examples() -> None:
-    text = completed("--help").stdout
-    for command in names_in(""):
-        assert command in text
-        assert f"mxrun {command}" in completed(command, "--help").stdout.partition("Example")[2]
 
 
 def test_version() -> None:
