@@ -25,15 +25,19 @@ from proof.installation import Facts, Installation, installed, sources_of_workin
 PRODUCT = ("mxrun", "ops", "datasets")
 
 
-def plant(fault: Fault, sources: Path) -> Path | None:
-    """Plant a fault in sources; return the file, or None if its text is not there exactly once."""
+def plant(fault: Fault, sources: Path) -> tuple[Path, str] | None:
+    """Plant a fault in sources; return the file with its text of before.
+
+    None if the fault's text is not there exactly once.
+    """
     files = [path for folder in PRODUCT for path in sorted((sources / folder).rglob("*.py"))]
     counts = {path: path.read_text().count(fault.text) for path in files}
     if sum(counts.values()) != 1:
         return None
     (path,) = (path for path, count in counts.items() if count)
-    path.write_text(path.read_text().replace(fault.text, fault.replacement))
-    return path
+    before = path.read_text()
+    path.write_text(before.replace(fault.text, fault.replacement))
+    return path, before
 
 
 def install_again(mxrun: Installation, sources: Path) -> None:
@@ -58,8 +62,8 @@ def main() -> int:
         faulty = installed("faulty", sources, folder / "faulty", options.threads)
         known: dict[tuple[str, str], Facts] = {}
         for fault in chosen:
-            path = plant(fault, sources)
-            if path is None:
+            planted = plant(fault, sources)
+            if planted is None:
                 missed += 1
                 print(f"{fault.name:50} IS NOT THERE: its text", flush=True)
                 continue
@@ -68,7 +72,8 @@ def main() -> int:
             if group not in known:
                 known[group] = PARTS[fault.part].facts(whole, fault.group)
             found = list(differences(known[group], PARTS[fault.part].facts(faulty, fault.group)))
-            path.write_text(path.read_text().replace(fault.replacement, fault.text))
+            path, before = planted
+            path.write_text(before)
             missed += not found
             outcome = found[0][:200] if found else "NOT REPORTED"
             print(f"{fault.name:50} {len(found):3} differ: {outcome}", flush=True)
