@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from refusals import only_problem
 
-from mxrun.base.errors import UserError
 from mxrun.base.foreign_names import KEYS
 from mxrun.commands import help as command
 from mxrun.commands import ops
@@ -127,9 +127,7 @@ def test_several_words_find_what_most_of_them_have_to_do_with(words: str, key: s
     ],
 )
 def test_unknown_keys_get_the_nearest(key: str, problem: str, hint: str) -> None:
-    with pytest.raises(UserError) as raised:
-        command.explain(key, COMMANDS)
-    (diagnostic,) = raised.value.diagnostics
+    diagnostic = only_problem(command.explain, key, COMMANDS)
     assert diagnostic.problem == problem
     assert hint in diagnostic.hint
 

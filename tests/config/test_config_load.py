@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+from refusals import only_problem
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.config.load import LARGEST_FILE, load_file, load_text
@@ -179,9 +180,7 @@ def test_a_file_that_cannot_be_read_is_one_diagnostic(tmp_path: Path) -> None:
         utf16: "not UTF-8",
     }
     for path, words in expected.items():
-        with pytest.raises(UserError) as raised:
-            load_file(path, str(path), Diagnostics())
-        (problem,) = raised.value.diagnostics
+        problem = only_problem(load_file, path, str(path), Diagnostics())
         assert words in problem.problem
         assert problem.place is not None
     with pytest.raises(UserError) as raised:

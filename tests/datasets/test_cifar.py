@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from damage import damage
+from refusals import only_problem
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
@@ -73,9 +74,7 @@ def test_cifar100_has_fine_and_coarse_labels(hundred):
 
 
 def failure(name: str, folder: Path, split: str = "test", **options: str) -> str:
-    with pytest.raises(UserError) as caught:
-        open_cifar(name, folder, split, **options)
-    (found,) = caught.value.diagnostics
+    found = only_problem(open_cifar, name, folder, split, **options)
     assert found.place == PLACE
     return str(found)
 

@@ -15,6 +15,7 @@ import pytest
 from damage import damage
 from lazy_columns import record_of
 from PIL import Image
+from refusals import only_problem
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
@@ -108,9 +109,7 @@ def test_grey_or_colour_is_what_the_network_wants(tmp_path, mode, channels):
 
 
 def failure(path: Path | str, split: str = "all", channels: int = 3) -> str:
-    with pytest.raises(UserError) as caught:
-        open_folder(path, split, channels)
-    (found,) = caught.value.diagnostics
+    found = only_problem(open_folder, path, split, channels)
     assert found.place == PLACES["path"]
     return str(found)
 

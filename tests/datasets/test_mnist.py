@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damage import damage
+from refusals import only_problem
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
@@ -46,9 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def failure(folder: Path | str, split: object = "test") -> str:
-    with pytest.raises(UserError) as caught:
-        open_mnist(folder, split)
-    (found,) = caught.value.diagnostics
+    found = only_problem(open_mnist, folder, split)
     assert found.place == SourceLocation("c.yaml", 7, 3)
     return str(found)
 

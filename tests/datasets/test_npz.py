@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damage import damage
+from refusals import only_problem
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
@@ -35,9 +36,7 @@ def open_npz(path: Path, wanted=INPUTS, **options: object) -> Dataset:
 
 
 def failure(path: Path, **options: object) -> str:
-    with pytest.raises(UserError) as caught:
-        open_npz(path, **options)
-    (found,) = caught.value.diagnostics
+    found = only_problem(open_npz, path, **options)
     assert found.place == PLACE
     return str(found)
 

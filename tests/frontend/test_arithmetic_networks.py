@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from bundled_runs import executor_of
 from layer_configs import classifier, network_text
+from refusals import only_problem
 
 from mxrun.base.errors import UserError
 from mxrun.commands.train import prepare
@@ -103,9 +104,7 @@ def test_L6_the_sides_of_a_product_may_change_places(tmp_path: Path) -> None:
     ],
 )
 def test_L6_an_unwired_side_is_an_error_unless_it_is_declared(tmp_path: Path, layer: str) -> None:
-    with pytest.raises(UserError) as caught:
-        prepared(tmp_path, "", layer + CLASSES)
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(prepared, tmp_path, "", layer + CLASSES)
     assert problem.problem.endswith("mul 'scale': no tensor for 'rhs'")
     assert problem.place is not None
     assert "rhs: NAME" in problem.hint
@@ -116,18 +115,16 @@ def test_L6_an_unwired_side_is_an_error_unless_it_is_declared(tmp_path: Path, la
 
 
 def test_a_selection_needs_all_its_tensors(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        prepared(tmp_path, "", "    - where: {name: pick, condition: flat, x: flat}\n" + CLASSES)
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(
+        prepared, tmp_path, "", "    - where: {name: pick, condition: flat, x: flat}\n" + CLASSES
+    )
     assert problem.problem == "where 'pick': no tensor for 'y'"
 
 
 def test_first_states_of_rnn_are_no_parameters(tmp_path: Path) -> None:
     layers = "    - Reshape: {shape: [0, 8, 8]}\n    - RNN: {name: rnn, mode: gru, state_size: 4, "
     layers += "num_layers: 1, layout: NTC}\n"
-    with pytest.raises(UserError) as caught:
-        prepared(tmp_path, "", layers + CLASSES)
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(prepared, tmp_path, "", layers + CLASSES)
     assert problem.problem == "RNN 'rnn': no tensor for 'state'"
     assert "initial_state: zeros" in problem.hint
     prepared(tmp_path, "", layers.replace("NTC", "NTC, initial_state: zeros") + CLASSES)

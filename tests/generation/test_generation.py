@@ -10,6 +10,7 @@ import pytest
 from generation_runs import position_by_position
 from language_models import CARRIED, CONTEXT, LSTM, TOKENS, TRANSFORMER
 from memory_reports import memory_of
+from refusals import only_problem
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -167,9 +168,7 @@ def test_the_position_table_limits_the_length(models) -> None:
     model = models["transformer"]
     (text,) = continued(model, "ROMEO:", length=None)
     assert len(text.prompt_ids + text.ids) == CONTEXT
-    with pytest.raises(UserError) as raised:
-        continued(model, "ROMEO:", length=CONTEXT - 5)
-    (problem,) = raised.value.diagnostics
+    problem = only_problem(continued, model, "ROMEO:", length=CONTEXT - 5)
     assert problem.problem == f"the layer 'positions' has no more than {CONTEXT} positions"
     assert problem.got == str(CONTEXT + 1)
     # A recurrence has no such limit.

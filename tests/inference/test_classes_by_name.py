@@ -12,6 +12,7 @@ from commands import mxrun, result
 from consoles import printed
 from layer_configs import classifier, config_text
 from PIL import Image
+from refusals import only_problem
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.infer import infer
@@ -73,10 +74,7 @@ def opened(path: Path, *overrides: str) -> dict[str, Dataset]:
 
 
 def problem(path: Path, *overrides: str) -> Diagnostic:
-    with pytest.raises(UserError) as caught:
-        opened(path, *overrides)
-    (found,) = caught.value.diagnostics
-    return found
+    return only_problem(opened, path, *overrides)
 
 
 @pytest.fixture(scope="module")

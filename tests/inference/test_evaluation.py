@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 from layer_configs import config_text, listed
 from PIL import Image
+from refusals import only_problem
 from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -117,10 +118,7 @@ def evaluated(run: str, *records: str, **options: Any) -> Evaluation:
 
 
 def problem(run: str, *records: str, **options: Any) -> Diagnostic:
-    with pytest.raises(UserError) as caught:
-        evaluated(run, *records, **options)
-    (found,) = caught.value.diagnostics
-    return found
+    return only_problem(evaluated, run, *records, **options)
 
 
 def outputs(run: str, *names: str) -> dict[str, Array]:

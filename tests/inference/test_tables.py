@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from commands import result
 from layer_configs import classifier, network_text
+from refusals import only_problem
 from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -60,10 +61,7 @@ def datasets(path: Path) -> dict[str, Dataset]:
 
 def problem(path: Path) -> Diagnostic:
     built = load(path)
-    with pytest.raises(UserError) as caught:
-        open_datasets(built.data, built.model.records)
-    (found,) = caught.value.diagnostics
-    return found
+    return only_problem(open_datasets, built.data, built.model.records)
 
 
 @pytest.fixture(scope="module")

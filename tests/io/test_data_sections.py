@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from layer_configs import classifier, network_text
+from refusals import only_problem
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
@@ -134,9 +135,7 @@ def test_a_shape_that_does_not_become_the_networks_is_told_before_training(tmp_p
         "      - flip\n      - center_crop: {size: 9}\n"
         "  eval: {dataset: synthetic, split: test, records: 20}\n"
     )
-    with pytest.raises(UserError) as caught:
-        opened(built(tmp_path, section))
-    (found,) = caught.value.diagnostics
+    found = only_problem(opened, built(tmp_path, section))
     assert found.place is not None
     assert found.place.line == 16
     assert "center_crop: the image is smaller" in found.problem

@@ -9,8 +9,8 @@ import body_faults
 import property_faults
 import pytest
 from planted import MORE, SOUND, plant
+from refusals import only_problem
 
-from mxrun.base.errors import UserError
 from mxrun.commands.check_op import check_operator
 from mxrun.report.contract import contract_parts
 
@@ -65,9 +65,7 @@ def test_a_gradient_that_is_missing_is_said(tmp_path: Path) -> None:
 
 def test_P20_another_name_than_the_type_string_is_refused_with_its_line(tmp_path: Path) -> None:
     path = plant(tmp_path, "misnamed", ('type_string = "planted"', 'type_string = "other"'))
-    with pytest.raises(UserError) as caught:
-        report(path, "misnamed")
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(report, path, "misnamed")
     assert "registered as 'misnamed', but its type string is 'other'" in problem.problem
     assert problem.place is not None
     line = path.read_text().splitlines()[problem.place.line - 1]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from refusals import only_problem
 
 from mxrun import library
 from mxrun.base import foreign_names as other_names
@@ -33,9 +34,7 @@ library.load()
 
 
 def refusal(name: str) -> str:
-    with pytest.raises(UserError) as caught:
-        create(name, {})
-    (found,) = caught.value.diagnostics
+    found = only_problem(create, name, {})
     assert found.problem == f"unknown operator {name!r}"
     return found.hint
 

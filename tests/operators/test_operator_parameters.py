@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
+from refusals import only_problem
 
 from mxrun import library
 from mxrun.base.errors import InternalError, UserError
@@ -113,9 +114,7 @@ VIOLATIONS: list[tuple[str, dict[str, object], str, str]] = [
 def test_P13_each_violation_is_named_with_what_is_allowed(
     operator: str, parameters: dict[str, object], problem: str, expected: str
 ) -> None:
-    with pytest.raises(UserError) as caught:
-        create(operator, parameters)
-    (diagnostic,) = caught.value.diagnostics
+    diagnostic = only_problem(create, operator, parameters)
     assert diagnostic.problem.startswith(f"{operator}: ")
     assert problem in diagnostic.problem
     assert expected in f"{diagnostic.expected} {diagnostic.hint}"
@@ -152,9 +151,7 @@ def test_null_of_yaml_is_the_choice_of_that_name(operator: str) -> None:
 def test_one_number_in_place_of_a_list_is_answered_with_the_list(
     operator: str, parameters: dict[str, object], hint: str
 ) -> None:
-    with pytest.raises(UserError) as caught:
-        create(operator, parameters)
-    (diagnostic,) = caught.value.diagnostics
+    diagnostic = only_problem(create, operator, parameters)
     assert diagnostic.hint == hint
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from generation_runs import all_positions, embedded, layer, position_by_position
+from refusals import only_problem
 
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
@@ -304,9 +305,7 @@ def test_a_layer_that_needs_all_positions_is_named(
 def test_layers_that_read_later_positions_say_so(
     symbol: Callable[[], Symbol], problem: str, remedy: str
 ) -> None:
-    with pytest.raises(UserError) as raised:
-        convert(symbol(), {"mask": (1, 1, 21, 21)})
-    (diagnostic,) = raised.value.diagnostics
+    diagnostic = only_problem(convert, symbol(), {"mask": (1, 1, 21, 21)})
     assert diagnostic.problem.startswith(problem)
     assert remedy in f"{diagnostic.hint} {diagnostic.expected}"
 

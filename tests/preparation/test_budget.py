@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result, succeeded
 from memory_reports import memory_of
+from refusals import only_problem
 
 from mxrun.base.errors import UserError
 from mxrun.config import parse
@@ -212,9 +213,7 @@ def test_S3_too_small_a_budget_is_refused_before_the_first_step(net: Path) -> No
 @pytest.mark.parametrize("asked", ["1%", "64 KiB"])
 def test_S3_the_least_that_is_said_is_enough_and_nothing_less_is(net: Path, asked: str) -> None:
     """In bytes, and for a budget given as a share also as a share with two decimals."""
-    with pytest.raises(UserError) as caught:
-        inspected(net, f"memory.budget={asked}")
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(inspected, net, f"memory.budget={asked}")
     found = re.fullmatch(
         r"at least ([\d,]+) bytes, of all plans that are tried: in phase 'train' (.*) "
         r"needs ([\d,]+) beside the ([\d,]+) of parameters, states and inputs",
@@ -238,9 +237,7 @@ def test_S3_the_least_that_is_said_is_enough_and_nothing_less_is(net: Path, aske
 
 
 def test_S3_of_evaluation_nothing_can_be_computed_again(net: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        inspected(net, "memory.budget=64 KiB", phase="infer")
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(inspected, net, "memory.budget=64 KiB", phase="infer")
     assert "in phase 'evaluate'" in problem.expected
     assert "evaluation saves nothing" in problem.hint
 

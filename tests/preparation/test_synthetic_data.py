@@ -10,6 +10,7 @@ import pytest
 from commands import mxrun, refused, succeeded
 from consoles import printed
 from layer_configs import classifier, network_text
+from refusals import only_problem
 from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
@@ -170,9 +171,7 @@ def test_a_path_is_taken_back_by_null(tmp_path: Path) -> None:
     assert synthetic_sections(load(config)) == {}
     assert len(synthetic_sections(load(config, ("data.train.path=null",)))) == 2
     config = net(tmp_path, text, text)
-    with pytest.raises(UserError) as caught:
-        prepare(load(config, ("data.train.path=null",)))
-    (missing,) = caught.value.diagnostics
+    missing = only_problem(prepare, load(config, ("data.train.path=null",)))
     assert missing.problem == "data.train.path must be given"
     assert missing.place is not None
     assert missing.place.file == "<command line>"
@@ -181,9 +180,7 @@ def test_a_path_is_taken_back_by_null(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["3", "''"])
 def test_a_wrong_path_is_one_mistake_of_two_sections(tmp_path: Path, path: str) -> None:
     config = net(tmp_path, "dataset: csv, label: 4", "dataset: csv, label: 4")
-    with pytest.raises(UserError) as caught:
-        load(config, (f"data.train.path={path}",))
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(load, config, (f"data.train.path={path}",))
     assert problem.problem.startswith("parameter 'path")
     assert problem.place is not None
     assert problem.place.file == "<command line>"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from interrupted_runs import EPOCH, go_on, left
 from killed_runs import Moment, chain
+from refusals import only_problem
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -93,10 +94,9 @@ def first_weights() -> Array:
 
 
 def problem(*overrides: str, train: bool = False) -> Diagnostic:
-    with pytest.raises(UserError) as caught:
-        run_training(*overrides) if train else load("net.yaml", overrides)
-    (found,) = caught.value.diagnostics
-    return found
+    if train:
+        return only_problem(run_training, *overrides)
+    return only_problem(load, "net.yaml", overrides)
 
 
 @pytest.mark.parametrize(

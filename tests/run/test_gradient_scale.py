@@ -13,8 +13,8 @@ import pytest
 from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 from PIL import Image
+from refusals import only_problem
 
-from mxrun.base.errors import UserError
 from mxrun.commands.train import prepare
 from mxrun.device.cpu.team import available_cores
 from mxrun.frontend import ModelDefinition
@@ -275,9 +275,7 @@ network.layers=[{FullyConnected: {name: fc, num_hidden: 4, no_bias: true}}, \
 
 def test_losses_of_which_some_are_means_need_a_factor() -> None:
     outputs = "network.outputs=[one, two]"
-    with pytest.raises(UserError) as caught:
-        defined(22, TWO_LOSSES, outputs)
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(defined, 22, TWO_LOSSES, outputs)
     assert "rescale_grad has no default" in problem.problem
     assert problem.got == "means: one; sums: two"
     assert problem.place is not None
@@ -288,9 +286,7 @@ def test_losses_of_which_some_are_means_need_a_factor() -> None:
 
 @pytest.mark.parametrize("given", ["rows", "0", "-1", ".inf", "true"])
 def test_other_values_are_refused_at_their_place(given: str) -> None:
-    with pytest.raises(UserError) as caught:
-        defined(22, f"train.optimizer.sgd.rescale_grad={given}")
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(defined, 22, f"train.optimizer.sgd.rescale_grad={given}")
     assert "'rescale_grad'" in problem.problem
     assert "batch_size" in problem.expected
     assert problem.place is not None

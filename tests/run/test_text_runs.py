@@ -12,6 +12,7 @@ import pytest
 from commands import mxrun, refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
+from refusals import only_problem
 from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
@@ -180,9 +181,7 @@ def test_metrics_follow_from_a_loss_without_predictions(here: Path) -> None:
         assert found["cross_entropy"] == found["loss"]
     (head,) = evaluated().heads
     assert "accuracy" in head.metrics
-    with pytest.raises(UserError) as raised:
-        run_training("train.metrics=[accuracy]", overwrite=True)
-    (problem,) = raised.value.diagnostics
+    problem = only_problem(run_training, "train.metrics=[accuracy]", overwrite=True)
     assert problem.hint == "metrics that fit: bits_per_character, cross_entropy, perplexity"
     assert "gives its loss alone, and no predictions" in "".join(problem.chain)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from layer_configs import config_text
+from refusals import only_problem
 from training import newest, run_training
 
 from mxrun.base.errors import UserError
@@ -239,9 +240,7 @@ def test_a_path_in_a_config_is_looked_for_beside_it_first() -> None:
     Path("project").mkdir()
     Path("project/tuned.yaml").write_text(text)
     definition = load("project/tuned.yaml")
-    with pytest.raises(UserError) as caught:
-        read(definition)
-    (problem,) = caught.value.diagnostics
+    problem = only_problem(read, definition)
     for folder in ("project/trained/it", "trained/it", "runs/trained/it"):
         assert os.path.abspath(folder) in problem.hint
     for folder in ("runs/trained", "trained", "project/trained"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import only_problem
 
 from mxrun.base.context import Context, cpu
 from mxrun.base.errors import InternalError, UserError
@@ -197,9 +198,7 @@ def test_a_request_above_the_cap_is_refused() -> None:
     system = System()
     pool = system.pool(3 * MIB)
     block = pool.allocate(2 * MIB)
-    with pytest.raises(UserError) as caught:
-        pool.allocate(MIB + MIB // 2)
-    (diagnostic,) = caught.value.diagnostics
+    diagnostic = only_problem(pool.allocate, MIB + MIB // 2)
     assert diagnostic.problem == "out of memory on cpu:0: 1,572,864 bytes are requested"
     assert diagnostic.expected == "at most 3,145,728 bytes in all, the pool's cap"
     assert diagnostic.got == "2,097,152 bytes in use, 2,097,152 reserved"
@@ -234,9 +233,7 @@ def test_memory_that_waits_is_trimmed_when_the_system_has_none() -> None:
     pool.free(pool.allocate(MIB + MIB // 2))
     block = pool.allocate(MIB)
     assert system.alive == block.capacity
-    with pytest.raises(UserError) as caught:
-        pool.allocate(2 * MIB)
-    (diagnostic,) = caught.value.diagnostics
+    diagnostic = only_problem(pool.allocate, 2 * MIB)
     assert diagnostic.problem == "out of memory on cpu:0: 2,097,152 bytes are requested"
     assert diagnostic.got == "1,048,576 bytes in use, 1,048,576 reserved"
     assert "batch_size" not in diagnostic.hint
