@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from commands import mxrun as command
 from commands import succeeded
+from training import json_lines
 
 import mxrun
 from mxrun.runtime.resident import resident_bytes
@@ -60,7 +61,7 @@ def test_fit_is_the_command(trained: Path, empty_folder: Path) -> None:
 def test_results_of_a_run(trained: Path) -> None:
     result = mxrun.load(trained).result
     assert result is not None
-    records = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    records = json_lines(trained / "metrics.jsonl")
     assert [dict(record) for record in result.history] == records
     accuracies = [record["eval"]["accuracy"] for record in records]
     assert result.curve("accuracy").tolist() == accuracies

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from commands import MXRUN, mxrun, refused, result, succeeded
 from consoles import printed
+from training import json_lines
 
 from mxrun.commands.runs import compare_runs, list_runs
 from mxrun.report.runs import comparison_tables, list_tables
@@ -71,7 +72,7 @@ def test_all_runs_are_listed_with_their_states(runs: Path) -> None:
     # The last written is at the end.
     assert [run["name"] for run in report["runs"]][:3] == ["second", "first", "stopped"]
     first = found["first"]
-    records = [json.loads(line) for line in (runs / "first/metrics.jsonl").read_text().splitlines()]
+    records = json_lines(runs / "first/metrics.jsonl")
     assert first["last"] == records[-1]["eval"]
     assert first["best"]["metric"] == "accuracy"
     assert first["best"]["value"] == max(record["eval"]["accuracy"] for record in records)
@@ -158,7 +159,7 @@ def test_a_killed_run_counts_up_to_its_checkpoint(runs: Path, tmp_path: Path) ->
     shutil.copytree(runs / "stopped", killed)
     shutil.rmtree(killed / "checkpoint-46")
     (run,) = list_runs(tmp_path)["runs"]
-    first = json.loads((killed / "metrics.jsonl").read_text().splitlines()[0])
+    first = json_lines(killed / "metrics.jsonl")[0]
     assert (run["state"], run["epochs"], run["last"]) == ("stopped", 1, first["eval"])
     shutil.rmtree(killed / "checkpoint-23")
     (run,) = list_runs(tmp_path)["runs"]

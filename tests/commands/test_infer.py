@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -14,6 +13,7 @@ from layer_configs import classifier, config_text
 from PIL import Image
 from refusals import only_problem
 from safetensors.numpy import load_file
+from training import json_lines
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -78,10 +78,6 @@ def classes(inference: Inference) -> list[int]:
     return [row["top"][0]["class"] for row in inference.rows()]
 
 
-def last_evaluation(run: Path) -> dict[str, float]:
-    return json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["eval"]
-
-
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
 def test_batches_are_loaded_and_run_as_functions_of_the_engine(
     lenet: Path, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -109,7 +105,8 @@ def test_O2_a_split_measures_what_the_run_measured(work, name):
     inference = inferred(run, split="eval", checkpoint="newest")
     rows = list(inference.rows())
     summary = inference.summary()
-    assert summary["metrics"] == pytest.approx(last_evaluation(run), rel=1e-6)
+    last = json_lines(run / "metrics.jsonl")[-1]
+    assert summary["metrics"] == pytest.approx(last["eval"], rel=1e-6)
     hits = [row["top"][0]["class"] == row["label"] for row in rows]
     assert np.mean(hits) == pytest.approx(summary["metrics"]["accuracy"])
     assert [row["record"] for row in rows] == list(range(359))
@@ -228,7 +225,7 @@ def test_which_checkpoint(lenet, tmp_path):
         which: inferred(run, split="eval", checkpoint=which).summary()["step"]
         for which in (None, "best", "newest", "23")
     }
-    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    epochs = json_lines(run / "metrics.jsonl")
     best = max(epochs, key=lambda epoch: (epoch["eval"]["accuracy"], -epoch["epoch"]))["step"]
     assert steps == {None: best, "best": best, "newest": 69, "23": 23}
     one = inferred(run / "checkpoint-46", split="eval")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from commands import result
+from training import json_lines
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.check import check
@@ -188,10 +188,10 @@ def test_the_printed_loss_is_the_mean_over_what_counts(
     softmax = f"SoftmaxOutput: {{name: softmax, label: label, {form}{ignoring}}}"
     written(tmp_path, [layer, softmax], inputs)
     summary = result("train", "net.yaml", cwd=tmp_path)
-    lines = (tmp_path / summary["run_dir"] / "metrics.jsonl").read_text().splitlines()
-    assert len(lines) == 2
-    for line in lines:
-        train = json.loads(line)["train"]
+    epochs = json_lines(tmp_path / summary["run_dir"] / "metrics.jsonl")
+    assert len(epochs) == 2
+    for epoch in epochs:
+        train = epoch["train"]
         assert train["loss"] == pytest.approx(train["cross_entropy"], rel=1e-5)
         assert 0 <= train["accuracy"] <= 1
 
@@ -215,8 +215,7 @@ def test_metrics_of_several_losses_carry_their_names(tmp_path: Path) -> None:
     path = written(tmp_path, layers)
     path.write_text(path.read_text().replace("\ndata:", "\n  outputs: [first, second]\ndata:"))
     summary = result("train", "net.yaml", cwd=tmp_path)
-    line = (tmp_path / summary["run_dir"] / "metrics.jsonl").read_text().splitlines()[-1]
-    train = json.loads(line)["train"]
+    train = json_lines(tmp_path / summary["run_dir"] / "metrics.jsonl")[-1]["train"]
     assert set(train) == {
         "loss",
         *(

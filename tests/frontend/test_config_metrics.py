@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import mxrun, result
+from training import json_lines
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.check import check
@@ -81,9 +81,7 @@ def problems(path: Path, overrides: Sequence[str]) -> tuple[Diagnostic, ...]:
 
 
 def last_epoch(summary: dict[str, Any], folder: Path) -> dict[str, Any]:
-    lines = (folder / summary["run_dir"] / "metrics.jsonl").read_text().splitlines()
-    record: dict[str, Any] = json.loads(lines[-1])
-    return record
+    return json_lines(folder / summary["run_dir"] / "metrics.jsonl")[-1]
 
 
 @pytest.mark.parametrize(

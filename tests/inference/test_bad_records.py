@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import mxrun, succeeded
 from PIL import Image
-from training import NoteRecorder, run_training
+from training import NoteRecorder, json_lines, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import evaluate
@@ -67,7 +67,7 @@ def files(empty_folder: Path) -> list[str]:
 
 def listed() -> list[dict[str, Any]]:
     path = RUN / "bad_records.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return json_lines(path) if path.exists() else []
 
 
 def state() -> dict[str, bytes]:

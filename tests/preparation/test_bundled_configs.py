@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import time
@@ -13,6 +12,7 @@ import pytest
 from commands import CONFIGS, refused, result
 from memory_reports import memory_of
 from safetensors.numpy import load_file
+from training import json_lines
 
 from mxrun.commands.bench import bench
 from mxrun.commands.check import check
@@ -253,8 +253,5 @@ def test_digits_regularized_repeats_itself_bit_for_bit(tmp_path: Path) -> None:
     for name in ("parameters", "auxiliary", "optimizer"):
         file = f"{name}.safetensors"
         assert (first / file).read_bytes() == (second / file).read_bytes()
-    metrics = [
-        [json.loads(line) for line in (folder.parent / "metrics.jsonl").read_text().splitlines()]
-        for folder in (first, second)
-    ]
-    assert metrics[0] == metrics[1]
+    one, four = (json_lines(folder.parent / "metrics.jsonl") for folder in (first, second))
+    assert one == four

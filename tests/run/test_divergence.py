@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from commands import mxrun
 from interrupted_runs import CONFIG
-from training import run_training
+from training import metrics, run_training
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.base.tensor import PLAIN
@@ -150,8 +150,7 @@ def test_F10_the_replay_of_evaluations_and_a_plateau(wd: str, problem: str) -> N
     # The run adds what to do after an evaluation, which depends on the interface.
     assert said.partition("\n  hint: the trained")[0] == checked_from_the_start(overrides)
     assert said.startswith(problem)
-    lines = Path("runs/killed/metrics.jsonl").read_text().splitlines()
-    rates = [json.loads(line)["learning_rate"] for line in lines]
+    rates = [line["learning_rate"] for line in metrics("killed")]
     assert rates[0] == 1.0
     assert rates[-1] < 0.99
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from commands import digests
-from training import run_training
+from training import metrics, run_training
 
 from mxrun.commands.train import prepare
 from mxrun.preparation.planning import load
@@ -51,16 +49,12 @@ def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def records() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path("runs/one/metrics.jsonl").read_text().splitlines()]
-
-
 def test_max_steps_ends_a_run_within_an_epoch_with_an_evaluation_and_a_checkpoint() -> None:
     summary = run_training("train.max_steps=25")
     assert (summary["steps"], summary["epochs"]) == (25, 2)
     assert summary["ended"] == "max_steps 25 reached"
     assert not summary["stopped_early"]
-    last = records()[-1]
+    last = metrics("one")[-1]
     assert (last["epoch"], last["step"]) == (3, 25)
     assert last["eval"]["loss"] == summary["eval"]["loss"]
     assert Path("runs/one/checkpoint-25").is_dir()
@@ -72,10 +66,10 @@ def test_max_steps_ends_a_run_within_an_epoch_with_an_evaluation_and_a_checkpoin
 
 def test_a_run_that_was_killed_before_its_summary_has_its_last_evaluation() -> None:
     words = ("train.max_steps=25", "train.log_every=4")
-    summary, metrics = run_training(*words), records()
+    summary, before = run_training(*words), metrics("one")
     Path("runs/one/summary.json").unlink()
     again = run_training(*words, resume=True)
-    assert records() == metrics
+    assert metrics("one") == before
     assert again["eval"] == summary["eval"]
 
 
@@ -95,18 +89,18 @@ def test_a_run_goes_on_with_more_steps_to_the_same_bytes(longer: list[str]) -> N
 def test_a_schedule_spreads_over_max_steps() -> None:
     cosine = ("train.schedule=cosine", "train.checkpoint={}")
     run_training("train.max_steps=20", "train.epochs=7", *cosine)
-    by_steps = records()
+    by_steps = metrics("one")
     run_training("train.epochs=2", *cosine, overwrite=True)
-    assert records() == by_steps
+    assert metrics("one") == by_steps
 
 
 def test_records_of_steps_are_those_of_an_uninterrupted_run_after_a_resume() -> None:
     every = ("train.epochs=3", "train.log_every=4", "train.checkpoint={every: 3 steps, keep: 99}")
     run_training(*every)
     whole = Path("runs/one/metrics.jsonl").read_bytes()
-    steps = [record["step"] for record in records() if "eval" not in record]
+    steps = [record["step"] for record in metrics("one") if "eval" not in record]
     assert steps == [4, 8, 12, 16, 20, 24, 28]
-    first = records()[0]
+    first = metrics("one")[0]
     assert first.keys() == {"epoch", "step", "learning_rate", "train"}
     assert first["train"].keys() == {"loss", "accuracy", "cross_entropy"}
     for last in (27, 18, 15, 9, 3):
@@ -136,9 +130,9 @@ class TableLines(NullObserver):
 
 def test_steps_and_epochs_have_one_line_each_and_one_heading() -> None:
     steps = ("train.epochs=2", "train.log_every=5")
-    metrics = "train.metrics=[accuracy, {f1: {average: macro}}, confusion_matrix]"
+    measured = "train.metrics=[accuracy, {f1: {average: macro}}, confusion_matrix]"
     table = TableLines()
-    run_training(*steps, metrics, observer=table)
+    run_training(*steps, measured, observer=table)
     heading, *lines = table.lines
     columns = heading.split("  ")
     assert [name for name in columns if "epoch" in name or "step" in name] == ["epoch", "step"]
@@ -153,7 +147,7 @@ def test_steps_and_epochs_have_one_line_each_and_one_heading() -> None:
     plain: list[str] = []
     run_training(*steps, observer=EpochLines(plain.append), overwrite=True)
     assert [line.split()[3] for line in plain[2:]] == ["5", "10", "15", "20"]
-    assert [record["step"] for record in records()] == [5, 10, 10, 15, 20, 20]
+    assert [record["step"] for record in metrics("one")] == [5, 10, 10, 15, 20, 20]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +167,7 @@ def test_the_summary_says_why_a_run_ended_and_what_was_best(
     summary = run_training(*settings)
     assert summary["ended"] == ended
     best = summary["best"]
-    figures = {record["epoch"]: record["eval"]["accuracy"] for record in records()}
+    figures = {record["epoch"]: record["eval"]["accuracy"] for record in metrics("one")}
     assert best["value"] == max(figures.values()) == figures[best["epoch"]]
     assert best["checkpoint"] == f"runs/one/checkpoint-{best['step']}"
     assert Path(best["checkpoint"]).is_dir()

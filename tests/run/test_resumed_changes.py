@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from commands import HANG_S, digests, mxrun, refused, result, succeeded
 from sealed import rewrite
-from training import run_training
+from training import json_lines, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.infer import infer
@@ -104,8 +104,7 @@ def test_changes_are_refused_with_the_difference_or_told(
     assert difference in said
     after = digests(project / "runs/one")
     assert after["checkpoint-20/manifest.json"] == before["checkpoint-20/manifest.json"]
-    lines = (project / "runs/one/metrics.jsonl").read_text().splitlines()
-    epochs = [json.loads(line)["epoch"] for line in lines]
+    epochs = [line["epoch"] for line in json_lines(project / "runs/one/metrics.jsonl")]
     assert epochs == list(range(1, len(epochs) + 1))
     # From then on it is the run of the new config.
     assert (

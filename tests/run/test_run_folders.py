@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result, succeeded
 from layer_configs import classifier, config_text
+from training import json_lines
 
 from mxrun.commands.train import train
 from mxrun.options.train import TrainOptions
@@ -98,8 +99,8 @@ def test_a_killed_run_leaves_no_broken_checkpoint(wait: float, tmp_path: Path) -
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert len(complete_checkpoints(run)) <= 1
-    for line in (run / "metrics.jsonl").read_text().splitlines():
-        assert json.loads(line)["epoch"] == 1
+    for line in json_lines(run / "metrics.jsonl"):
+        assert line["epoch"] == 1
     held = "exists already" if (run / "summary.json").exists() else "holds an unfinished run"
     assert held in refused(*SHORT, cwd=tmp_path)
     summary = result(*SHORT, "--overwrite", cwd=tmp_path)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from consoles import printed
 from sealed import spelled
-from training import NoteRecorder, run_training
+from training import NoteRecorder, json_lines, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import evaluate
@@ -157,7 +157,7 @@ def test_times_that_are_not_known_are_nan(here: Path) -> None:
 
 @pytest.mark.full
 def test_any_other_records_are_listed_or_named_as_damaged(here: Path) -> None:
-    lines = [json.loads(line) for line in (RUN / "metrics.jsonl").read_text().splitlines()]
+    lines = json_lines(RUN / "metrics.jsonl")
     assert {"eval" in line for line in lines} == {True, False}
     for number, line in enumerate(lines):
         for other in every_change(line):
@@ -170,7 +170,7 @@ def test_any_other_records_are_listed_or_named_as_damaged(here: Path) -> None:
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl", "bad_records.jsonl"])
 def test_a_run_goes_on_whatever_its_lines_hold(name: str, here: Path) -> None:
-    lines = [json.loads(line) for line in (RUN / name).read_text().splitlines()]
+    lines = json_lines(RUN / name)
     others = [json.dumps(other) for line in lines for other in every_change(line)]
     (RUN / name).write_text("\n".join([*others, "[" * 100_000, "\ufffd", ""]))
     run_training("train.epochs=3", resume=True)

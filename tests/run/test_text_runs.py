@@ -13,7 +13,7 @@ from commands import mxrun, refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
 from refusals import only_problem
-from training import NoteRecorder, run_training
+from training import NoteRecorder, metrics, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import Evaluation, evaluate
@@ -58,15 +58,9 @@ def evaluated(*records: str, **options: Any) -> Evaluation:
     return evaluate(chosen).run()
 
 
-def figures(folder: Path) -> dict[str, float]:
-    lines = (folder / "runs/killed/metrics.jsonl").read_text().splitlines()
-    found: dict[str, float] = json.loads(lines[-1])["eval"]
-    return found
-
-
 def test_a_bigram_model_learns_and_has_the_vocabulary_of_its_run(here: Path) -> None:
     run_training()
-    found = figures(here)
+    found = metrics("killed")[-1]["eval"]
     # Of the characters alone it would be 3.3.
     assert found["loss"] < 2.7
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-5)
@@ -174,8 +168,8 @@ def test_metrics_follow_from_a_loss_without_predictions(here: Path) -> None:
     data = random.integers(0, 62, (430, 1)).astype(np.int32)
     np.savez("a.npz", data=data, label=(data[:, 0] * 7 + 3) % 62)
     run_training()
-    for found in (figures(here), json.loads(Path("runs/killed/metrics.jsonl").read_text())):
-        found = found.get("train", found)
+    (epoch,) = metrics("killed")
+    for found in (epoch["eval"], epoch["train"]):
         assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-9)
         assert found["bits_per_character"] == pytest.approx(found["loss"] / math.log(2), rel=1e-9)
         assert found["cross_entropy"] == found["loss"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import digests, mnist, mxrun, result
 from safetensors.numpy import load_file
-from training import SUMMARY_FIELDS
+from training import SUMMARY_FIELDS, json_lines
 
 DIGITS = ("train", "digits_lenet", "threads=2")
 
@@ -29,7 +29,7 @@ def test_the_bundled_example_learns_its_digits(digits: tuple[Path, dict[str, Any
     assert summary["eval"]["accuracy"] >= 0.98
     # 1,438 training images in batches of 64, twenty times.
     assert summary["steps"] == 20 * 23
-    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    epochs = json_lines(run / "metrics.jsonl")
     assert [epoch["epoch"] for epoch in epochs] == list(range(1, 21))
     assert [epoch["step"] for epoch in epochs] == [23 * number for number in range(1, 21)]
     assert epochs[-1]["eval"] == summary["eval"]

@@ -75,5 +75,9 @@ def newest(name: str) -> Checkpoint:
 
 def metrics(name: str) -> list[dict[str, Any]]:
     """Return the lines of a run's metrics.jsonl."""
-    text = (Path("runs") / name / "metrics.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    return json_lines(Path("runs") / name / "metrics.jsonl")
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON values of a file's lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
