@@ -10,6 +10,7 @@ import pytest
 from bundled_runs import executor_of
 from layer_configs import classifier, network_text
 from refusals import only_problem
+from training import mean_loss
 
 from mxrun.base.errors import UserError
 from mxrun.commands.train import prepare
@@ -17,7 +18,6 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
 from mxrun.preparation.planning import load
 from mxrun.run.run import Run
-from mxrun.train.host_arrays import slots
 
 TAIL = """\
 data:
@@ -55,18 +55,7 @@ def prepared(folder: Path, variables: str, layers: str, *overrides: str) -> Run:
 
 def mean_losses(run: Run, epochs: int, loss: str = "softmax_loss") -> list[float]:
     """The mean loss of each epoch."""
-    iterator = run.iterators["train"]
-    places = slots(run.executor, iterator).arrays
-    losses = []
-    for epoch in range(1, epochs + 1):
-        iterator.reset(epoch)
-        total, count = 0.0, 0
-        while (batch := iterator.next_into(places)) is not None:
-            run.executor.run(TRAIN)
-            total += float(run.executor.result(TRAIN, loss).values()[0])
-            count += batch.valid
-        losses.append(total / count)
-    return losses
+    return [mean_loss(run, epoch, loss) for epoch in range(1, epochs + 1)]
 
 
 @pytest.mark.parametrize("sides", NETWORKS)

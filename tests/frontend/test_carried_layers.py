@@ -10,7 +10,7 @@ import pytest
 from commands import refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
-from training import NoteRecorder, run_training
+from training import run_with_notes
 
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -138,14 +138,14 @@ def test_F5_a_run_on_a_stream_killed_in_mid_epoch_resumes_to_the_same_bytes(
 
 def test_a_run_plans_what_it_touches_and_generates_text() -> None:
     Path("net.yaml").write_text(CONFIG)
-    recorder = NoteRecorder()
-    memory = run_training(observer=recorder)["memory"]
+    summary, notes = run_with_notes()
+    memory = summary["memory"]
     assert memory["planned_bytes"] == memory["touched_bytes"] == memory["lower_bound_bytes"]
-    assert not [note for note in recorder.notes if "carries" in note]
+    assert not [note for note in notes if "carries" in note]
     made = result("infer", "killed", "--prompt", "ROMEO:", "--length", "5", cwd=Path.cwd())
     assert made
-    run_training("data.train.order=windows", overwrite=True, observer=recorder)
-    assert [note for note in recorder.notes if "write `order: stream`" in note]
+    _, notes = run_with_notes("data.train.order=windows", overwrite=True)
+    assert [note for note in notes if "write `order: stream`" in note]
 
 
 def test_memories_that_cannot_be_carried_are_refused() -> None:

@@ -10,7 +10,7 @@ from commands import mxrun, refused, result, succeeded
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
 from memory_reports import memory_of, verified
-from training import NoteRecorder, metrics, newest, run_training
+from training import metrics, newest, run_training, run_with_notes
 
 from mxrun import load, nd
 from mxrun.commands.check import check
@@ -151,20 +151,17 @@ def test_onnx_refuses_what_is_carried(streams: Path) -> None:
 
 
 def test_a_note_says_that_shuffled_records_do_not_continue(streams: Path) -> None:
-    recorder = NoteRecorder()
-    run_training("data.train.shuffle=true", observer=recorder)
-    (note,) = [note for note in recorder.notes if "before_state" in note]
+    _, notes = run_with_notes("data.train.shuffle=true")
+    (note,) = [note for note in notes if "before_state" in note]
     assert "leave out `shuffle`" in note
-    recorder = NoteRecorder()
-    run_training(observer=recorder, overwrite=True)
-    assert not [note for note in recorder.notes if "before_state" in note]
+    _, notes = run_with_notes(overwrite=True)
+    assert not [note for note in notes if "before_state" in note]
 
 
 def test_a_run_resumed_with_another_batch_size_begins_with_zeros(streams: Path) -> None:
     run_training("train.max_steps=2")
-    recorder = NoteRecorder()
-    run_training("data.batch_size=2", resume=True, allow_changes=True, observer=recorder)
-    assert any("carries no states of these shapes" in note for note in recorder.notes)
+    _, notes = run_with_notes("data.batch_size=2", resume=True, allow_changes=True)
+    assert any("carries no states of these shapes" in note for note in notes)
 
 
 RECURRENT = """\

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 from networks import same_bits
+from training import take_steps
 
 from mxrun.commands.check import check
 from mxrun.commands.train import prepare
@@ -20,7 +21,6 @@ from mxrun.graph.phases import TRAIN
 from mxrun.operator.kernel import OpReqType
 from mxrun.preparation.planning import load
 from mxrun.run.run import Run
-from mxrun.train.host_arrays import slots
 
 CONFIG = """\
 name: net
@@ -66,12 +66,7 @@ def pinned(run: Run) -> Arrays:
 
 def trained(run: Run, steps: int) -> Arrays:
     """Parameters and states after some steps on the run's own batches."""
-    iterator = run.iterators["train"]
-    places = slots(run.executor, iterator).arrays
-    iterator.reset(1)
-    for _ in range(steps):
-        assert iterator.next_into(places) is not None
-        run.executor.run(TRAIN)
+    take_steps(run, steps)
     return pinned(run)
 
 

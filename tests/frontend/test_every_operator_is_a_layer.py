@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import yaml
+from training import take_steps
 
 from mxrun import library
 from mxrun.commands.check import check
@@ -28,7 +29,6 @@ from mxrun.graph.phases import TRAIN
 from mxrun.operator.register import OPERATORS, create
 from mxrun.preparation.planning import load
 from mxrun.run.run import Run
-from mxrun.train.host_arrays import slots
 
 library.load()
 NAMES = [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
@@ -118,12 +118,7 @@ def trained(path: Path) -> tuple[Run, Arrays]:
     """A run after two steps, and the variables before them."""
     run = prepare(load(path))
     before = {name: run.executor.tensor(name).read() for name in run.built.model.learned}
-    iterator = run.iterators["train"]
-    places = slots(run.executor, iterator).arrays
-    iterator.reset(1)
-    for _ in range(STEPS):
-        assert iterator.next_into(places) is not None
-        run.executor.run(TRAIN)
+    take_steps(run, STEPS)
     for loss in run.built.model.losses:
         assert np.isfinite(run.executor.result(TRAIN, loss.loss).values()).all()
     return run, before

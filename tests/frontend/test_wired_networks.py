@@ -11,6 +11,7 @@ import pytest
 from bundled_runs import executor_of
 from layer_configs import classifier, config_text, problems
 from oracles.peer import MXNet
+from training import mean_loss
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import PLAIN, Layout
@@ -22,9 +23,6 @@ from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import load_json
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.preparation.planning import load
-from mxrun.run.run import Run
-from mxrun.train.host_arrays import slots
-from mxrun.train.measure import LossTensors
 
 DIGITS = "{dataset: digits, split: train, shuffle: true}"
 # Layers on images; `{0}` is the tested part, between an input and two heads.
@@ -82,22 +80,7 @@ def losses(built: ModelDefinition, count: int) -> list[float]:
     """The mean loss of each of `count` epochs' last batches."""
     run = prepare(built)
     (loss,) = built.model.losses
-    values = []
-    for epoch in range(1, count + 1):
-        values.append(_epoch(run, epoch, loss))
-    return values
-
-
-def _epoch(run: Run, epoch: int, loss: LossTensors) -> float:
-    iterator = run.iterators["train"]
-    places = slots(run.executor, iterator).arrays
-    iterator.reset(epoch)
-    total, rows = 0.0, 0
-    while (batch := iterator.next_into(places)) is not None:
-        run.executor.run(TRAIN)
-        total += float(run.executor.result(TRAIN, loss.loss).values()[0])
-        rows += batch.valid
-    return total / rows
+    return [mean_loss(run, epoch, loss.loss) for epoch in range(1, count + 1)]
 
 
 def node_parameters(built: ModelDefinition, name: str) -> dict[str, str]:
@@ -354,7 +337,7 @@ def test_a_weight_may_be_a_view_of_a_parameter(tmp_path: Path) -> None:
         shape = "[16, 64]"
         run = prepare(loaded(written(tmp_path, layers + HEAD, other_keys=other_keys)))
         (loss,) = run.built.model.losses
-        _epoch(run, 1, loss)
+        mean_loss(run, 1, loss.loss)
         trained.append(
             {name: run.executor.tensor(name).read() for name in run.built.model.parameters}
         )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import digests, mxrun, refused, succeeded
 from memory_reports import memory_of
-from training import NoteRecorder, metrics, newest, run_training
+from training import metrics, newest, run_with_notes
 
 from mxrun.base.errors import UserError
 from mxrun.compiler.compile import compile_plan
@@ -54,13 +54,6 @@ def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(NET)
 
 
-def trained(name: str, *words: str, **request: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the summary and the notes of a run."""
-    observer = NoteRecorder()
-    summary = run_training(f"name={name}", *words, observer=observer, **request)
-    return summary, observer.notes
-
-
 def inspected(*words: str) -> dict[str, Any]:
     return memory_of("net.yaml", words, measured=False).to_json()
 
@@ -82,9 +75,9 @@ def test_F2_X10_parts_of_batches_are_the_steps_of_whole_ones(setting: str) -> No
     by the rounding of sums. The last batch of 110 records is padded.
     """
     words = SETTINGS[setting]
-    whole, _ = trained("whole", *words)
+    whole, _ = run_with_notes("name=whole", *words)
     budget = "memory.budget=25%"
-    small, notes = trained("small", *words, budget, CUT)
+    small, notes = run_with_notes("name=small", *words, budget, CUT)
     parts = small["micro_batches"]
     assert parts > 1
     assert whole["micro_batches"] == 1
@@ -234,25 +227,25 @@ def test_S3_the_least_of_all_parts_is_said_and_is_enough() -> None:
 def test_F5_a_run_in_parts_is_resumed_between_whole_steps() -> None:
     """From a checkpoint in the middle of an epoch, with the bits of an uninterrupted run."""
     words = (CUT, "memory.budget=25%", "train.checkpoint={every: 3 steps, keep: 9}")
-    trained("net", *words)
+    run_with_notes("name=net", *words)
     run = Path("runs/net")
     expected = digests(run / "checkpoint-10")
     for folder in run.glob("checkpoint-*"):
         if folder.name != "checkpoint-3":
             shutil.rmtree(folder)
-    summary, _ = trained("net", *words, resume=True)
+    summary, _ = run_with_notes("name=net", *words, resume=True)
     assert summary["resumed_from"] == 3
     assert digests(run / "checkpoint-10") == expected
 
 
 def test_another_number_of_parts_is_another_run() -> None:
-    first, _ = trained("net", CUT, "memory.budget=25%", "train.epochs=1")
+    first, _ = run_with_notes("name=net", CUT, "memory.budget=25%", "train.epochs=1")
     words = (CUT, "memory.budget=100%", "train.epochs=1")
     with pytest.raises(UserError) as caught:
-        trained("net", *words, resume=True)
+        run_with_notes("name=net", *words, resume=True)
     assert f"micro-batches: {first['micro_batches']} then, 1 now" in str(caught.value)
     more = {"resume": True, "allow_changes": True}
-    summary, _ = trained("net", CUT, "memory.budget=100%", **more)
+    summary, _ = run_with_notes("name=net", CUT, "memory.budget=100%", **more)
     assert summary["resumed_from"] == 5
     assert (summary["steps"], summary["micro_batches"]) == (10, 1)
 
@@ -260,7 +253,7 @@ def test_another_number_of_parts_is_another_run() -> None:
 def test_F10_a_step_in_parts_that_diverges_is_found() -> None:
     words = ("train.optimizer={sgd: {lr: 1e30}}", CUT, "memory.budget=25%")
     with pytest.raises(UserError, match=r"training has diverged in step \d+, epoch 1") as caught:
-        trained("net", *words)
+        run_with_notes("name=net", *words)
     (problem,) = caught.value.diagnostics
     parts = inspected(*words)["micro_batches"]
     records = problem.got.removeprefix("a batch of the training records ").split(", ")

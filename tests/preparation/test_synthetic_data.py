@@ -11,7 +11,7 @@ from commands import mxrun, refused, succeeded
 from consoles import printed
 from layer_configs import classifier, network_text
 from refusals import only_problem
-from training import NoteRecorder, run_training
+from training import run_training, run_with_notes
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
@@ -47,9 +47,7 @@ def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
 
 def trained(config: Path, *overrides: str, **request: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the summary and the notes of a run in this folder."""
-    observer = NoteRecorder()
-    words = ("threads=2", *overrides)
-    return run_training(*words, config=config, observer=observer, **request), observer.notes
+    return run_with_notes("threads=2", *overrides, config=config, **request)
 
 
 def test_a_bundled_config_trains_without_its_files(tmp_path: Path) -> None:

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from interrupted_runs import CONFIG, EPOCH, INTERVAL, STEPS, Started, go_on, left
 from killed_runs import Moment, kill
-from training import run_training
+from training import checked_message, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.preparation.planning import load, plan_for
 from mxrun.train.checkpoint_manager import saved_steps
-from mxrun.train.replay import CheckedLoop, Located, NullCheckpointing, NullObserver
 
 LOW = "precision=bfloat16"
 
@@ -24,20 +22,6 @@ LOW = "precision=bfloat16"
 @pytest.fixture
 def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(CONFIG)
-
-
-def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
-    """Return the message of a first step in checked mode after a change of one number."""
-    run = prepare(load("net.yaml", overrides))
-    try:
-        loop = run.loop(NullObserver(), CheckedLoop)
-        run.restore(None, loop)
-        run.executor.tensor(tensor).mirror().array[index] = value
-        with pytest.raises(Located) as caught:
-            loop.run(NullCheckpointing(), lambda: False)
-    finally:
-        run.close()
-    return str(caught.value.diagnostic)
 
 
 @pytest.mark.usefixtures("_config")
@@ -52,7 +36,7 @@ def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
 def test_F10_an_operator_that_writes_bfloat16_is_blamed(
     value: float, fuse: str, step: str, tensor: str
 ) -> None:
-    said = blamed([LOW, f"fuse={fuse}"], "bn1_beta", 3, value)
+    said = checked_message([LOW, f"fuse={fuse}"], ("bn1_beta", 3, value))
     assert f"{step} wrote {value} into '{tensor}'[0, 3, 0, 0]" in said
 
 
@@ -61,9 +45,10 @@ def test_F10_a_number_that_only_float32_has_is_lost_where_it_is_rounded() -> Non
     """The largest float32 is beyond bfloat16: the layer that rounds it wrote the infinity."""
     no_batch_norm = "network.layers[0].Convolution.no_bias=false"
     greatest = float(np.finfo(np.float32).max)
-    said = blamed([LOW, no_batch_norm], "conv1_bias", 3, greatest)
+    said = checked_message([LOW, no_batch_norm], ("conv1_bias", 3, greatest))
     assert "'conv1' (Convolution) wrote inf into 'conv1_output'[0, 3, 0, 0]" in said
-    assert "'conv1'" not in blamed([no_batch_norm], "conv1_bias", 3, greatest).splitlines()[0]
+    in_float32 = checked_message([no_batch_norm], ("conv1_bias", 3, greatest))
+    assert "'conv1'" not in in_float32.splitlines()[0]
 
 
 @pytest.mark.usefixtures("_config")

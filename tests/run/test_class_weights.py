@@ -11,7 +11,7 @@ import pytest
 from interrupted_runs import EPOCH, go_on, left
 from killed_runs import Moment, chain
 from refusals import only_problem
-from training import NoteRecorder, metrics, newest, run_training
+from training import metrics, newest, run_training, run_with_notes
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.train import prepare
@@ -152,10 +152,9 @@ def test_accumulated_batches_and_micro_batches_give_the_same_updates() -> None:
 
 
 def test_balanced_weights_are_those_of_the_training_part_and_are_shown() -> None:
-    observer = NoteRecorder()
-    run_training("train.class_weights=balanced", observer=observer)
+    _, notes = run_with_notes("train.class_weights=balanced")
     note = "class weights of the training loss: cat 0.5385, dog 1.167, owl 3.5"
-    assert note in observer.notes
+    assert note in notes
     found = balanced(np.array([0, 0, 2, 0]), 4)
     np.testing.assert_array_equal(found, [4 / (2 * 3), 1, 4 / 2, 1])
 

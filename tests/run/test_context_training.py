@@ -16,7 +16,7 @@ from commands import HANG_S, digests, mxrun, refused, result, succeeded
 from interrupted_runs import INTERVAL, Started, left
 from killed_runs import Moment, assert_little_is_redone, chain
 from memory_reports import memory_of
-from training import NoteRecorder, metrics, newest, run_training
+from training import metrics, newest, run_training, run_with_notes
 
 from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
@@ -267,9 +267,8 @@ def test_a_run_goes_on_on_contexts_that_name_the_same_training(first: str, then:
 
 def test_each_context_has_statistics_of_its_own() -> None:
     """Those of the first are saved, and evaluated; parameters are equal."""
-    observer = NoteRecorder()
-    run_training(TWO, config="bn.yaml", observer=observer)
-    assert observer.notes == [
+    _, notes = run_with_notes(TWO, config="bn.yaml")
+    assert notes == [
         "context: 'bn1' normalise the 32 samples of each context apart; moving statistics are "
         "those of the first context"
     ]

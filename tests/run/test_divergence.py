@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 from commands import mxrun
 from interrupted_runs import CONFIG
-from training import metrics, run_training
+from training import checked_message, metrics, run_training
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.base.tensor import PLAIN
-from mxrun.commands.train import prepare
 from mxrun.preparation.planning import load, plan_for
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
-from mxrun.train.divergence import Located
-from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
+from mxrun.train.replay import NullObserver
 
 # Weights double with every step, as lr * wd is 3, until something is beyond float32.
 GROWING = ("train.optimizer={sgd: {lr: 1, wd: 3}}", "train.epochs=6")
@@ -41,19 +39,6 @@ def diverged(overrides: Sequence[str], **options: bool) -> str:
     assert caught.value.exit_code == 2
     (diagnostic,) = caught.value.diagnostics
     return str(diagnostic)
-
-
-def checked_from_the_start(overrides: Sequence[str]) -> str:
-    """Return the message of the same run in checked mode from its first step."""
-    run = prepare(load("net.yaml", overrides))
-    try:
-        loop = run.loop(NullObserver(), CheckedLoop)
-        run.restore(None, loop)
-        with pytest.raises(Located) as caught:
-            loop.run(NullCheckpointing(), lambda: False)
-    finally:
-        run.close()
-    return str(caught.value.diagnostic)
 
 
 def assert_all_finite(run: Path, least: int) -> None:
@@ -85,19 +70,8 @@ def test_F10_the_place_is_that_in_the_logical_shape() -> None:
     layouts = {value.name: value.spec.layout for value in plan.phases["train"].graph.values}
     assert layouts["conv1_output"] != PLAIN
     overrides = ["network.layers[0].Convolution.no_bias=false", "data.train.transforms=[]"]
-    run = prepare(load("net.yaml", overrides))
-    try:
-        loop = run.loop(NullObserver(), CheckedLoop)
-        run.restore(None, loop)
-        run.executor.tensor("conv1_bias").mirror().array[3] = np.inf
-        with pytest.raises(
-            Located,
-            match=r"'conv1' \(Convolution\) wrote inf into "
-            r"'conv1_output'\[0, 3, 0, 0\]",
-        ):
-            loop.run(NullCheckpointing(), lambda: False)
-    finally:
-        run.close()
+    message = checked_message(overrides, ("conv1_bias", 3, np.inf))
+    assert "'conv1' (Convolution) wrote inf into 'conv1_output'[0, 3, 0, 0]" in message
 
 
 @pytest.mark.parametrize(
@@ -114,7 +88,7 @@ def test_F10_the_replay_takes_the_same_steps(settings: tuple[str, ...]) -> None:
     """From any start it finds the same fault as the checked mode from the beginning."""
     overrides = [*GROWING, *settings]
     said = diverged(overrides)
-    assert said == checked_from_the_start(overrides)
+    assert said == checked_message(overrides)
     assert int(re.search(r"in step ([0-9]+)", said)[1]) >= 22  # type: ignore[index]
 
 
@@ -131,7 +105,7 @@ def test_F10_the_replay_of_a_resumed_run() -> None:
         run_training(*overrides, observer=Stopper())
     (stopped,) = saved_steps(Path("runs/killed"))
     assert stopped > 0
-    assert diverged(overrides, resume=True) == checked_from_the_start(overrides)
+    assert diverged(overrides, resume=True) == checked_message(overrides)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +122,7 @@ def test_F10_the_replay_of_evaluations_and_a_plateau(wd: str, problem: str) -> N
     ]
     said = diverged(overrides)
     # The run adds what to do after an evaluation, which depends on the interface.
-    assert said.partition("\n  hint: the trained")[0] == checked_from_the_start(overrides)
+    assert said.partition("\n  hint: the trained")[0] == checked_message(overrides)
     assert said.startswith(problem)
     rates = [line["learning_rate"] for line in metrics("killed")]
     assert rates[0] == 1.0

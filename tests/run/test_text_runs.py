@@ -13,7 +13,7 @@ from commands import mxrun, refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
 from refusals import only_problem
-from training import NoteRecorder, metrics, run_training
+from training import metrics, run_training, run_with_notes
 
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import Evaluation, evaluate
@@ -102,13 +102,11 @@ def test_tokens_have_no_transforms(here: Path) -> None:
 
 def test_a_start_from_a_run_with_another_vocabulary_is_told(here: Path) -> None:
     run_training("train.max_steps=2")
-    observer = NoteRecorder()
     start = ("name=next", "train.max_steps=2", "train.start_from={run: killed, strict: false}")
-    run_training(*start, "data.train.lower=true", observer=observer)
-    assert any("killed/checkpoint-2 has another vocabulary" in note for note in observer.notes)
-    observer.notes.clear()
-    run_training(*start, overwrite=True, observer=observer)
-    assert not any("vocabulary" in note for note in observer.notes)
+    _, notes = run_with_notes(*start, "data.train.lower=true")
+    assert any("killed/checkpoint-2 has another vocabulary" in note for note in notes)
+    _, notes = run_with_notes(*start, overwrite=True)
+    assert not any("vocabulary" in note for note in notes)
 
 
 def test_a_stream_has_one_order(here: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from training import NoteRecorder, metrics, newest, run_training
+from training import metrics, newest, run_training, run_with_notes
 
 from mxrun.base.errors import UserError
 from mxrun.commands.runs import list_runs
@@ -225,14 +225,12 @@ def test_a_metric_that_no_evaluation_defines_is_no_best_and_is_said() -> None:
     rows = (random.normal(size=(480, 4)) + label[:, None]).astype("f4")
     negative = rows[label == 0][:40]
     written_rows(train=rows, train_label=label, eval=negative, eval_label=np.zeros(40, np.int64))
-    observer = NoteRecorder()
-    summary = run_training(
+    summary, notes = run_with_notes(
         *("train.epochs=9", "train.metrics=[auc, accuracy]"),
         "train.early_stopping={metric: auc, patience: 2}",
-        observer=observer,
     )
     reason = "it is undefined if all labels are of one class"
-    assert observer.notes == [f"epoch 1: auc of the evaluation is nan: {reason}"]
+    assert notes == [f"epoch 1: auc of the evaluation is nan: {reason}"]
     assert summary["ended"] == f"early stopping: auc has not improved for 2 evaluations: {reason}"
     assert summary["best"] is None
     lines = metrics("one")
@@ -321,11 +319,10 @@ def test_the_loss_of_nothing_is_no_best() -> None:
     ("steps", "said"), [(8, ""), (9, "takes 9 of"), (16, "of 16 steps covers all")]
 )
 def test_a_warm_up_of_more_than_half_of_the_run_is_said(steps: int, said: str) -> None:
-    observer = NoteRecorder()
     schedule = f"train.schedule={{cosine: {{warmup_steps: {steps}}}}}"
-    run_training("train.epochs=2", schedule, observer=observer)
+    _, notes = run_with_notes("train.epochs=2", schedule)
     note = f"train.schedule: the warm-up {said} the run's 16 steps: shorten warmup_steps"
-    assert observer.notes == ([note] if said else [])
+    assert notes == ([note] if said else [])
 
 
 def test_the_documented_default_may_be_written() -> None:
@@ -382,7 +379,6 @@ def test_minutes_count_from_the_last_save(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_run_that_early_stopping_ended_says_what_continues_it() -> None:
     stopping = "train.early_stopping={patience: 1, min_delta: 9}"
     run_training(stopping, "train.epochs=6")
-    events = NoteRecorder()
-    run_training(stopping, "train.epochs=6", observer=events, resume=True)
-    (note,) = (note for note in events.notes if "is already finished" in note)
+    _, notes = run_with_notes(stopping, "train.epochs=6", resume=True)
+    (note,) = (note for note in notes if "is already finished" in note)
     assert "train.early_stopping.patience with --resume --allow-changes continues it" in note

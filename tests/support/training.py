@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from mxrun.commands.train import train
+import pytest
+
+from mxrun.commands.train import Run, prepare, train
+from mxrun.graph.phases import TRAIN
 from mxrun.options.train import TrainOptions
+from mxrun.preparation.planning import load
 from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint
+from mxrun.train.divergence import Located
+from mxrun.train.host_arrays import slots
 from mxrun.train.observer import Observer
-from mxrun.train.replay import NullObserver
+from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
 
 SUMMARY_FIELDS = {
     "steps",
@@ -64,6 +72,53 @@ def run_training(
     """Train a config and return the summary of the run as JSON; options: of `mxrun train`."""
     chosen = TrainOptions(config=str(config), overrides=overrides, **options)
     return train(chosen, observer or NullObserver()).summary.to_json()
+
+
+def run_with_notes(*overrides: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
+    """Train as `run_training` does; return the summary and the notes."""
+    recorder = NoteRecorder()
+    return run_training(*overrides, observer=recorder, **options), recorder.notes
+
+
+def checked_message(
+    overrides: Sequence[str] = (), change: tuple[str, int, float] | None = None
+) -> str:
+    """Return the message of a run in checked mode, from its first step, that is not finite.
+
+    change: a tensor, the index of one of its numbers, and the number's value before the first step.
+    """
+    with closing(prepare(load("net.yaml", overrides))) as run:
+        loop = run.loop(NullObserver(), CheckedLoop)
+        run.restore(None, loop)
+        if change is not None:
+            tensor, index, value = change
+            run.executor.tensor(tensor).mirror().array[index] = value
+        with pytest.raises(Located) as caught:
+            loop.run(NullCheckpointing(), lambda: False)
+    return str(caught.value.diagnostic)
+
+
+def take_steps(run: Run, steps: int) -> None:
+    """Take the first steps of the first epoch, with the run's own batches."""
+    iterator = run.iterators["train"]
+    places = slots(run.executor, iterator).arrays
+    iterator.reset(1)
+    for _ in range(steps):
+        assert iterator.next_into(places) is not None
+        run.executor.run(TRAIN)
+
+
+def mean_loss(run: Run, epoch: int, loss: str = "softmax_loss") -> float:
+    """Take the steps of an epoch; return its mean loss; `loss` is a tensor of the sum of losses."""
+    iterator = run.iterators["train"]
+    places = slots(run.executor, iterator).arrays
+    iterator.reset(epoch)
+    total, rows = 0.0, 0
+    while (batch := iterator.next_into(places)) is not None:
+        run.executor.run(TRAIN)
+        total += float(run.executor.result(TRAIN, loss).values()[0])
+        rows += batch.valid
+    return total / rows
 
 
 def newest(name: str) -> Checkpoint:
