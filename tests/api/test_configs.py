@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import CONFIGS
+from layer_configs import config_file
 
 import mxrun
 
@@ -90,8 +91,7 @@ def test_what_can_be_loaded_is_listed(source: Any, problem: str) -> None:
 
 
 def test_errors_of_a_file_and_of_overrides_come_together(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(BASE.read_text().replace("num_hidden: 64", "num_hidden: -64"))
+    path = config_file(tmp_path, BASE.read_text().replace("num_hidden: 64", "num_hidden: -64"))
     with pytest.raises(mxrun.UserError) as raised:
         mxrun.load(path, {"network.layers[0].Convolution.num_filter": 0, "train.epochs": 0})
     places = [str(problem.place) for problem in raised.value.diagnostics]
@@ -100,8 +100,7 @@ def test_errors_of_a_file_and_of_overrides_come_together(tmp_path: Path) -> None
 
 
 def test_errors_in_files_name_file_line_and_column(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text("name: net\ntrain:\n  epohcs: 3\n")
+    path = config_file(tmp_path, "name: net\ntrain:\n  epohcs: 3\n")
     with pytest.raises(mxrun.UserError) as raised:
         mxrun.load(path)
     assert f"{path}:3:3: unknown key 'epohcs' in train" in str(raised.value)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from commands import mxrun, refused, result, succeeded
+from layer_configs import config_file
 
 from mxrun import library
 from mxrun.commands.check import check
@@ -84,8 +85,7 @@ def test_P11_hidden_outputs_are_said_to_be_hidden(tmp_path: Path) -> None:
     config = layer_config("Dropout")
     layers = config["network"]["layers"]
     layers.insert(1, {"Activation": {"act_type": "relu", "inputs": ["example[1]"]}})
-    path = tmp_path / "net.yaml"
-    path.write_text(json.dumps(config))
+    path = config_file(tmp_path, json.dumps(config))
     assert "'mask', is hidden" in refused("check", str(path), cwd=tmp_path)
 
 
@@ -152,8 +152,7 @@ def layer_config(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_P15_the_example_of_every_operator_is_a_valid_config(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(json.dumps(layer_config(name)))
+    path = config_file(tmp_path, json.dumps(layer_config(name)))
     rows = {row.name: row for row in check(path).rows}
     assert rows["example"].operator == name
     assert rows["example"].output_shapes
@@ -164,8 +163,7 @@ def test_P15_the_example_of_every_update_is_a_valid_config(name: str, tmp_path: 
     example = yaml.safe_load(DESCRIPTIONS[name]["yaml"])["train"]
     config = layer_config("Activation")
     config["train"].update(example)
-    path = tmp_path / "net.yaml"
-    path.write_text(json.dumps(config))
+    path = config_file(tmp_path, json.dumps(config))
     rules = load(path).training.rules
     assert {rule.operator for rule in rules.values()} == {name}
 

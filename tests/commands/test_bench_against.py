@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import mxrun, refused, result
+from layer_configs import config_file
 from onnx_environment import onnx_python
 from oracles.peer import MXNet, Peer, PyTorch
 
@@ -48,16 +49,15 @@ def given(*names: str) -> list[str]:
 def written(folder: Path, layers: Sequence[str], optimizer: str = "{sgd: {lr: 0.1}}") -> Path:
     """A config of these layers over data [2, 6, 6] and a label."""
     lines = "".join(f"    - {layer}\n" for layer in layers)
-    path = folder / "net.yaml"
-    path.write_text(
+    return config_file(
+        folder,
         "name: net\n"
         "network:\n"
         "  inputs: {data: [2, 6, 6], label: []}\n"
         f"  layers:\n{lines}"
         "data: {batch_size: 8, train: {dataset: digits, split: train}}\n"
-        f"train: {{epochs: 1, optimizer: {optimizer}}}\n"
+        f"train: {{epochs: 1, optimizer: {optimizer}}}\n",
     )
-    return path
 
 
 def work_of(path: Path, overrides: Sequence[str] = (), phase: str = TRAIN) -> ReferenceOutputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.base.errors import UserError
 from mxrun.commands import show
@@ -29,8 +30,7 @@ def test_a_printed_config_works_in_any_folder(name: str, tmp_path: Path) -> None
     text = show.text_of(name)
     assert text.startswith("# ")
     for copy in (text, show.text_of(name, resolved=True)):
-        path = tmp_path / "mine.yaml"
-        path.write_text(copy)
+        path = config_file(tmp_path, copy, "mine.yaml")
         assert load_config(path).identity() == original.identity()
 
 
@@ -41,8 +41,7 @@ def test_a_resolved_config_extends_nothing() -> None:
 
 
 def test_files_and_unknown_names(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text("extends: digits_lenet\n")
+    path = config_file(tmp_path, "extends: digits_lenet\n")
     assert show.text_of(str(path)) == "extends: digits_lenet\n"
     assert "Convolution" in show.text_of(str(path), resolved=True)
     with pytest.raises(UserError, match="did you mean 'digits_lenet'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 from memory_reports import verified
 from recurrent_networks import TARGETS, assert_same_bits, config, outcome, symbol_of
 
@@ -176,8 +177,7 @@ PACKED_TWICE = """\
 
 
 def test_a_weight_shared_with_a_layer_outside_is_packed_for_both(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(config("{data: [4, 8], target: [4, 8]}", PACKED_TWICE + TARGETS))
+    path = config_file(tmp_path, config("{data: [4, 8], target: [4, 8]}", PACKED_TWICE + TARGETS))
     report = verified(path, ["threads=2"], steps=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
 

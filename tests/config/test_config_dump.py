@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.base.errors import Diagnostics, SourceLocation, UserError
 from mxrun.config import load_config
@@ -129,9 +130,7 @@ def test_drawn_trees_read_back() -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    path = tmp_path / "net.yaml"
-    path.write_text(CONFIG)
-    return path
+    return config_file(tmp_path, CONFIG)
 
 
 def test_integers_that_would_be_saved_in_more_than_100_digits_are_refused(config: Path) -> None:
@@ -158,7 +157,6 @@ def test_a_long_key_reads_back(config: Path, tmp_path: Path) -> None:
     key = "é" * 400
     layer = f"network.layers[0].FullyConnected.x={{? {json.dumps(key)} : 1}}"
     found = load_config(config, [layer])
-    again = tmp_path / "again.yaml"
-    again.write_text(found.resolved())
+    again = config_file(tmp_path, found.resolved(), "again.yaml")
     assert load_config(again) == found
     assert load_config(again).sha256() == found.sha256()

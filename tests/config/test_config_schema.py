@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.interval import Interval
@@ -25,9 +26,7 @@ train: {epochs: 1, optimizer: sgd}
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
-    path = tmp_path / "good.yaml"
-    path.write_text(GOOD)
-    return path
+    return config_file(tmp_path, GOOD, "good.yaml")
 
 
 def test_defaults(good: Path) -> None:
@@ -117,8 +116,7 @@ def test_bundled_configs_load_and_their_resolved_text_is_the_same_config(
     assert path.read_text().startswith("# ")
     config = load_config(path)
     assert config.name == name
-    again = tmp_path / "config.yaml"
-    again.write_text(config.resolved())
+    again = config_file(tmp_path, config.resolved(), "config.yaml")
     assert load_config(again) == config
     assert load_config(again).sha256() == config.sha256()
     assert load_config(again).resolved() == config.resolved()
@@ -140,8 +138,7 @@ def test_the_resolved_text_keeps_every_kind_of_value(good: Path, tmp_path: Path)
     config = load_config(good, overrides)
     expected = tuple("${x}" if text == "$${x}" else text for text in texts)
     assert config.network.layers[0].parameters["x"].plain() == expected
-    again = tmp_path / "again.yaml"
-    again.write_text(config.resolved())
+    again = config_file(tmp_path, config.resolved(), "again.yaml")
     assert load_config(again) == config
     types = [
         type(part.value) for part in load_config(again).network.layers[0].parameters["y"].value
@@ -413,8 +410,7 @@ def test_automatic_names_are_names_whatever_the_operator(good: Path, tmp_path: P
     config = load_config(good, ["network.layers=['7&A b', é, '9', A, 'A']"])
     names = [layer.name for layer in config.network.layers]
     assert names == ["_a_b0", "_0", "layer0", "a0", "a1"]
-    again = tmp_path / "again.yaml"
-    again.write_text(config.resolved())
+    again = config_file(tmp_path, config.resolved(), "again.yaml")
     assert load_config(again) == config
 
 

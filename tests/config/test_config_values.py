@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.config import parse
 from mxrun.config.bundled import find_config
@@ -65,8 +66,7 @@ def test_data_sections_of_options_are_those_of_overrides() -> None:
 
 
 def test_a_value_takes_the_place_of_a_placeholder(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(TEXT)
+    path = config_file(tmp_path, TEXT)
     parsed = parse(path)
     path.unlink()
     changed = parsed.with_values({("data", "batch_size"): 16})
@@ -76,8 +76,7 @@ def test_a_value_takes_the_place_of_a_placeholder(tmp_path: Path) -> None:
 
 
 def test_problems_of_the_file_and_of_the_value_are_reported(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(TEXT.replace("num_hidden: 3", 'num_hidden: "${nothing}"'))
+    path = config_file(tmp_path, TEXT.replace("num_hidden: 3", 'num_hidden: "${nothing}"'))
     parsed = parse(path).with_values({("data", "batch_size"): "many", ("train", "epochs"): 2})
     assert parsed.config is None
     problems = [(found.place and found.place.line, found.problem) for found in parsed.diagnostics]
@@ -86,7 +85,6 @@ def test_problems_of_the_file_and_of_the_value_are_reported(tmp_path: Path) -> N
 
 
 def test_what_cannot_be_read_stays_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text("- 1\n")
+    path = config_file(tmp_path, "- 1\n")
     parsed = parse(path)
     assert parsed.with_values({("data", "batch_size"): 1}) is parsed

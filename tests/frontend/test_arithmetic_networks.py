@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bundled_runs import executor_of
-from layer_configs import classifier, network_text
+from layer_configs import classifier, config_file, network_text
 from refusals import only_problem
 from training import mean_loss
 
@@ -48,8 +48,7 @@ NETWORKS: Mapping[str, tuple[str, str]] = {
 
 
 def prepared(folder: Path, variables: str, layers: str, *overrides: str) -> Run:
-    path = folder / "net.yaml"
-    path.write_text(network_text(FLAT + layers, other_keys=variables) + TAIL)
+    path = config_file(folder, network_text(FLAT + layers, other_keys=variables) + TAIL)
     return prepare(load(path, ["threads=2", *overrides]))
 
 

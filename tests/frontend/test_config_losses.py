@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import result
+from layer_configs import config_file
 from training import json_lines
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -31,10 +32,8 @@ INPUTS = "{data: [6], label: []}"
 
 
 def written(folder: Path, layers: Sequence[str], inputs: str = INPUTS, classes: int = 5) -> Path:
-    path = folder / "net.yaml"
     text = HEAD.replace("{inputs}", inputs) + "".join(f"    - {layer}\n" for layer in layers)
-    path.write_text(text + TAIL.replace("CLASSES", str(classes)))
-    return path
+    return config_file(folder, text + TAIL.replace("CLASSES", str(classes)))
 
 
 def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
@@ -240,6 +239,5 @@ def test_a_relative_path_is_relative_to_where_it_is_written(
     assert load(path).data["train"].options.path == str(folder / "files")  # type: ignore[attr-defined]
     given = load("configs/net.yaml", ["data.train.path=files"])
     assert given.data["train"].options.path == str(tmp_path / "files")  # type: ignore[attr-defined]
-    saved = tmp_path / "saved.yaml"
-    saved.write_text(load("configs/net.yaml").options.resolved())
+    saved = config_file(tmp_path, load("configs/net.yaml").options.resolved(), "saved.yaml")
     assert load(saved).options.resolved() == load(path).options.resolved()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import mxrun, result
+from layer_configs import config_file
 from training import json_lines
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -68,12 +69,6 @@ UNLABELLED = CLASSES.replace("data: [6], label: []", "data: [3, 6], label: [3]")
 OWN_LOSS = CLASSES.replace("SoftmaxOutput: {name: softmax, label: label}", "MakeLoss: {name: own}")
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "net.yaml"
-    path.write_text(text)
-    return path
-
-
 def problems(path: Path, overrides: Sequence[str]) -> tuple[Diagnostic, ...]:
     with pytest.raises(UserError) as raised:
         check(path, overrides)
@@ -107,7 +102,7 @@ def last_epoch(summary: dict[str, Any], folder: Path) -> dict[str, Any]:
 def test_F9_a_metric_that_cannot_be_is_one_diagnostic(
     text: str, metrics: str, column: int, problem: str, reason: str, tmp_path: Path
 ) -> None:
-    (found,) = problems(written(tmp_path, text), [f"train.metrics={metrics}"])
+    (found,) = problems(config_file(tmp_path, text), [f"train.metrics={metrics}"])
     assert problem in found.problem
     assert found.place is not None
     assert (found.place.line, found.place.column) == (1, column)
@@ -116,9 +111,9 @@ def test_F9_a_metric_that_cannot_be_is_one_diagnostic(
 
 
 def test_F9_the_diagnostic_says_which_metrics_fit(tmp_path: Path) -> None:
-    (found,) = problems(written(tmp_path, NUMBERS), ["train.metrics=[accuracy]"])
+    (found,) = problems(config_file(tmp_path, NUMBERS), ["train.metrics=[accuracy]"])
     assert found.hint == "metrics that fit: mae, mse, pearson_correlation, r2, rmse"
-    (found,) = problems(written(tmp_path, UNLABELLED), ["train.metrics=[accuracy]"])
+    (found,) = problems(config_file(tmp_path, UNLABELLED), ["train.metrics=[accuracy]"])
     assert found.hint == "train.metrics: []"
 
 
@@ -135,7 +130,7 @@ def test_F9_the_diagnostic_says_which_metrics_fit(tmp_path: Path) -> None:
 def test_how_parameters_of_a_metric_are_written_is_shown(
     metrics: str, form: str, tmp_path: Path
 ) -> None:
-    (found,) = problems(written(tmp_path, CLASSES), [f"train.metrics={metrics}"])
+    (found,) = problems(config_file(tmp_path, CLASSES), [f"train.metrics={metrics}"])
     assert form in str(found)
 
 
@@ -152,14 +147,14 @@ def test_how_parameters_of_a_metric_are_written_is_shown(
 )
 def test_F9_a_table_decides_nothing(override: str, path: str, tmp_path: Path) -> None:
     overrides = ["train.metrics=[accuracy, confusion_matrix]", override]
-    (found,) = problems(written(tmp_path, CLASSES), overrides)
+    (found,) = problems(config_file(tmp_path, CLASSES), overrides)
     assert found.problem == f"{path}: 'confusion_matrix' is a table, not a number"
     assert (found.expected, found.got) == ("one of loss, accuracy", "confusion_matrix")
     assert found.place is not None
 
 
 def test_a_figure_decides_by_the_name_it_is_recorded_under(tmp_path: Path) -> None:
-    path = written(tmp_path, CLASSES)
+    path = config_file(tmp_path, CLASSES)
     overrides = ["train.metrics=[{top_k: {k: 2}}]", "train.checkpoint.best=top_2_accuracy"]
     built = load(path, overrides)
     assert built.training.watch.higher == {"top_2_accuracy"}
@@ -186,13 +181,13 @@ def test_a_figure_decides_by_the_name_it_is_recorded_under(tmp_path: Path) -> No
     ],
 )
 def test_defaults_follow_from_the_loss(text: str, figures: set[str], tmp_path: Path) -> None:
-    built = load(written(tmp_path, text))
+    built = load(config_file(tmp_path, text))
     assert {kind.figure for kind in built.training.metrics} == figures
 
 
 def test_regression_metrics_of_a_run(tmp_path: Path) -> None:
     """The loss is half of the mean squared error."""
-    written(tmp_path, NUMBERS)
+    config_file(tmp_path, NUMBERS)
     summary = result("train", "net.yaml", "train.metrics=[mse, mae, rmse]", cwd=tmp_path)
     record = last_epoch(summary, tmp_path)
     for part in ("train", "eval"):
@@ -206,7 +201,7 @@ def test_regression_metrics_of_a_run(tmp_path: Path) -> None:
 def test_one_probability_is_one_of_two_classes(tmp_path: Path) -> None:
     data = np.random.default_rng(0).normal(size=(22, 6)).astype(np.float32)
     np.savez(tmp_path / "data.npz", data=data, label=(data[:, 0] > 0).astype(np.float32))
-    written(tmp_path, CHANCES)
+    config_file(tmp_path, CHANCES)
     metrics = "[accuracy, mse, f1, cross_entropy, confusion_matrix]"
     summary = result("train", "net.yaml", f"train.metrics={metrics}", cwd=tmp_path)
     figures = last_epoch(summary, tmp_path)["train"]
@@ -218,7 +213,7 @@ def test_one_probability_is_one_of_two_classes(tmp_path: Path) -> None:
 
 
 def test_each_metric_follows_the_losses_that_it_fits(tmp_path: Path) -> None:
-    path = written(tmp_path, BOTH)
+    path = config_file(tmp_path, BOTH)
     overrides = ["train.metrics=[accuracy, mse]", "train.checkpoint.best=softmax.accuracy"]
     built = load(path, overrides)
     assert built.training.watch.higher == {"softmax.accuracy"}
@@ -233,7 +228,7 @@ def test_each_metric_follows_the_losses_that_it_fits(tmp_path: Path) -> None:
 
 
 def test_a_confusion_matrix_is_recorded_and_printed(tmp_path: Path) -> None:
-    written(tmp_path, CLASSES)
+    config_file(tmp_path, CLASSES)
     metrics = "train.metrics=[accuracy, confusion_matrix]"
     done = mxrun("train", "net.yaml", metrics, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
+from layer_configs import config_file
 from networks import same_bits
 from training import take_steps
 
@@ -49,9 +50,7 @@ Arrays = dict[str, npt.NDArray[np.float32]]
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    path = tmp_path / "net.yaml"
-    path.write_text(CONFIG)
-    return path
+    return config_file(tmp_path, CONFIG)
 
 
 def prepared(path: Path, *overrides: str) -> Run:

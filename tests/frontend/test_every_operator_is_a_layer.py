@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import yaml
+from layer_configs import config_file
 from training import take_steps
 
 from mxrun import library
@@ -109,9 +110,7 @@ def config_of(name: str) -> dict[str, Any]:
 
 
 def written(config: dict[str, Any], folder: Path) -> Path:
-    path = folder / "net.yaml"
-    path.write_text(json.dumps(config))
-    return path
+    return config_file(folder, json.dumps(config))
 
 
 def trained(path: Path) -> tuple[Run, Arrays]:

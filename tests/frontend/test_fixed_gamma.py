@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import result
-from layer_configs import SYNTHETIC, config_text
+from layer_configs import SYNTHETIC, config_file, config_text
 from memory_reports import verified
 
 from mxrun.device.cpu.onednn import library
@@ -32,9 +32,7 @@ NET = config_text(
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    path = tmp_path / "net.yaml"
-    path.write_text(NET)
-    return path
+    return config_file(tmp_path, NET)
 
 
 @pytest.mark.parametrize("fuse", ["true", "false"])

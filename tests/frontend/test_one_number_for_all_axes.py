@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.frontend import ModelDefinition
@@ -21,9 +22,7 @@ train: {epochs: 1, optimizer: sgd}
 
 def write(folder: Path, layers: str, shape: str) -> Path:
     head = f"network:\n  inputs: {{data: {shape}, label: []}}\n  layers:\n"
-    path = folder / "run.yaml"
-    path.write_text(head + layers + TAIL)
-    return path
+    return config_file(folder, head + layers + TAIL, "run.yaml")
 
 
 def parameters(built: ModelDefinition, name: str) -> dict[str, object]:
@@ -66,8 +65,7 @@ def test_a_list_beside_it_gives_the_number_of_axes_and_the_config_is_read_back(
     layers = "    - Convolution: {name: conv, num_filter: 4, kernel: [5, 3], pad: 1}\n"
     built = load(write(tmp_path, layers, "[3, 8, 8]"))
     assert parameters(built, "conv")["pad"] == (1, 1)
-    saved = tmp_path / "saved.yaml"
-    saved.write_text(built.options.resolved())
+    saved = config_file(tmp_path, built.options.resolved(), "saved.yaml")
     assert parameters(load(saved), "conv") == parameters(built, "conv")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from layer_configs import problems
+from layer_configs import config_file, problems
 from recurrent_networks import CELL, LOSS, TARGETS, config
 
 INPUTS = "{data: [7, 3], target: [7, 5]}"
@@ -200,8 +200,7 @@ WITHIN: dict[str, tuple[str, str, str, int, int]] = {
 
 def the_problem(folder: Path, inputs: str, layers: str, text: str, at: tuple[int, int]) -> None:
     """Assert that a config has one problem, with a text, at a line and column, and a remedy."""
-    path = folder / "net.yaml"
-    path.write_text(config(inputs, layers + TARGETS))
+    path = config_file(folder, config(inputs, layers + TARGETS))
     (found,) = problems(path)
     assert found.problem.startswith(text)
     assert found.place is not None
@@ -249,8 +248,7 @@ def replaced(line: str) -> str:
 
 @pytest.mark.parametrize("line", WRONG)
 def test_problems_have_their_place(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(config(INPUTS, replaced(line) + TARGETS))
+    path = config_file(tmp_path, config(INPUTS, replaced(line) + TARGETS))
     found = problems(path)
     text, row, column = WRONG[line]
     own = [each for each in found if each.problem == text]
@@ -281,15 +279,16 @@ def test_problems_have_their_place(tmp_path: Path, line: str) -> None:
     ],
 )
 def test_layers_that_cannot_be_there(tmp_path: Path, layers: str, text: str) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(config(INPUTS, layers + TARGETS))
+    path = config_file(tmp_path, config(INPUTS, layers + TARGETS))
     assert text in [each.problem for each in problems(path)]
 
 
 def test_an_unread_recurrence_of_both_directions_is_reported_once(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
     cell = CELL.replace(*outputs_and("bidirectional: true"))
-    path.write_text(
-        config("{data: [7, 3], label: []}", cell + LOSS.replace(": logits", ": logits, data: data"))
+    path = config_file(
+        tmp_path,
+        config(
+            "{data: [7, 3], label: []}", cell + LOSS.replace(": logits", ": logits, data: data")
+        ),
     )
     assert [each.problem for each in problems(path)] == ["nothing reads the layer 'rnn'"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from layer_configs import problems
+from layer_configs import config_file, problems
 from recurrent_networks import (
     CELL,
     LOSS,
@@ -423,11 +423,10 @@ network:
 
 
 def test_the_names_of_outputs_and_memories_are_those_of_references(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
     layers = (
         with_keys(CELL, "        final: [h]\n") + '    - Flatten: {name: flat, data: "rnn[g]"}\n'
     )
-    path.write_text(config("{data: [7, 3], target: [7, 5]}", layers + TARGETS))
+    path = config_file(tmp_path, config("{data: [7, 3], target: [7, 5]}", layers + TARGETS))
     found = problems(path)[0]
     assert found.problem == "'rnn' has no output 'g'"
     assert found.expected == "one of rnn[0], rnn[h]"

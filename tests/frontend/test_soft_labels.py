@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layer_configs import classifier, config_text
+from layer_configs import classifier, config_file, config_text
 from refusals import only_problem
 from training import run_training
 
@@ -40,9 +40,7 @@ def config(empty_folder: Path) -> Path:
     classes = soft.argmax(axis=1)
     for name, label in (("soft", soft), ("hard", classes), ("hot", np.eye(3, dtype="f4")[classes])):
         np.savez(empty_folder / name, data=data, label=label)
-    path = empty_folder / "net.yaml"
-    path.write_text(CONFIG)
-    return path
+    return config_file(empty_folder, CONFIG)
 
 
 def losses(config: Path, *overrides: str) -> list[float]:

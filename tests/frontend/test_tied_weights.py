@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layer_configs import config_file
 
 from mxrun.graph.phases import TRAIN
 from mxrun.inspection.benchmark_loop import Steps
@@ -44,8 +45,7 @@ def moved(path: Path, tied: str, *overrides: str, table: object = None) -> dict[
 
 @pytest.mark.parametrize("context", ["cpu", "reference"])
 def test_the_gradient_of_a_tied_weight_is_the_sum_of_both(context: str, tmp_path: Path) -> None:
-    file = tmp_path / "net.yaml"
-    file.write_text(NETWORK.format(tied=", weight: embed_weight"))
+    file = config_file(tmp_path, NETWORK.format(tied=", weight: embed_weight"))
     built = load(file, ["threads=2"])
     steps = Steps(built, plan_for(built, training=True), TRAIN)
     table = steps.executor.tensor("embed_weight").read()

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from layer_configs import DENSE, SOFTMAX, problems, written
+from layer_configs import DENSE, SOFTMAX, config_file, problems, written
 from memory_reports import memory_of
 from recurrent_networks import CELL, TARGETS, config
 
@@ -106,10 +106,9 @@ OUTER = """\
 def test_a_layer_of_a_recurrence_that_no_loss_depends_on_is_refused(
     tmp_path: Path, unroll: str
 ) -> None:
-    path = tmp_path / "net.yaml"
     text = SIDE.replace("name: rnn", f"name: rnn\n        unroll: {unroll}")
     text = config("{data: [7, 3], target: [7, 5]}", text + TARGETS)
-    path.write_text(text.replace("label: target", "label: target, data: 'rnn[0]'"))
+    path = config_file(tmp_path, text.replace("label: target", "label: target, data: 'rnn[0]'"))
     (found,) = problems(path)
     assert "no loss depends on 'rnn/side_weight', 'rnn/side_bias'" in found.problem
     path.write_text(text.replace("label: target", "label: target, data: 'rnn[1]'"))

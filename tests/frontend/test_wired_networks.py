@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from bundled_runs import executor_of
-from layer_configs import classifier, config_text, problems
+from layer_configs import classifier, config_file, config_text, problems
 from oracles.peer import MXNet
 from training import mean_loss
 
@@ -41,10 +41,8 @@ Array = npt.NDArray[Any]
 
 
 def written(folder: Path, layers: str, train: str = DIGITS, **network: str) -> Path:
-    path = folder / "net.yaml"
     data = f"data:\n  batch_size: 32\n  train: {train}\n"
-    path.write_text(config_text(layers, data=data, train=TRAINING, **network))
-    return path
+    return config_file(folder, config_text(layers, data=data, train=TRAINING, **network))
 
 
 def loaded(path: Path, *overrides: str) -> ModelDefinition:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from generation_runs import position_by_position
 from language_models import CARRIED, CONTEXT, LSTM, TOKENS, TRANSFORMER
+from layer_configs import config_file
 from memory_reports import memory_of
 from refusals import only_problem
 from training import run_training
@@ -136,9 +137,8 @@ def test_the_seed_decides_the_text(models) -> None:
 def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
     tmp_path: Path, setting: str
 ) -> None:
-    config = tmp_path / "net.yaml"
     chosen = f"causal: true, packed: true, {setting}"
-    config.write_text(TRANSFORMER.replace("causal: true, packed: true", chosen))
+    config = config_file(tmp_path, TRANSFORMER.replace("causal: true, packed: true", chosen))
     built = load(config, batch=1)
     steps = plan_generation(built, 1, CONTEXT).plan.phases[GENERATE].graph.steps
     (kernel,) = (step.kernel for step in steps if step.name == "attention")
@@ -177,10 +177,9 @@ def test_the_position_table_limits_the_length(models) -> None:
 
 
 def test_learned_first_states_of_a_batch_are_refused_for_any_batch(tmp_path: Path) -> None:
-    config = tmp_path / "net.yaml"
     text = LSTM.replace("        initial_state: zeros\n", "")
     learned = "  variables: {rnn_state: {lr_mult: 1}, rnn_state_cell: {lr_mult: 1}}\n"
-    config.write_text(text.replace("network:\n", f"network:\n{learned}"))
+    config = config_file(tmp_path, text.replace("network:\n", f"network:\n{learned}"))
     built = load(config)
     for batch in (1, built.model.batch_size):
         with pytest.raises(UserError, match="one position after the other") as raised:
@@ -290,8 +289,7 @@ def _parts(generation: Generation) -> tuple:
 
 def test_inspect_memory_shows_the_plan_of_infer(models, tmp_path: Path) -> None:
     model = models["transformer"]
-    config = tmp_path / "net.yaml"
-    config.write_text(TRANSFORMER)
+    config = config_file(tmp_path, TRANSFORMER)
     report = memory_of(config, phase="generate", length=CONTEXT, measured=False).to_json()
     planned = plan_generation(model.built, 1, CONTEXT)
     assert report["planned_bytes"] == planned.plan.planned_bytes

@@ -12,6 +12,7 @@ import bundled
 import numpy as np
 import pytest
 from commands import python_output
+from layer_configs import config_file
 from oracles.peer import MXNet
 from peer_scripts import run_in
 
@@ -285,8 +286,7 @@ train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
 
 
 def test_X8_a_residual_block_is_the_yamls(tmp_path: Path) -> None:
-    config = tmp_path / "block.yaml"
-    config.write_text(RESIDUAL_BLOCK)
+    config = config_file(tmp_path, RESIDUAL_BLOCK, "block.yaml")
     stem = sym.Convolution(x(), num_filter=4, kernel=(3, 3), pad=(1, 1), name="stem")
     block = sym.Convolution(
         stem, num_filter=4, kernel=(3, 3), pad=(1, 1), no_bias=True, name="conv"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import mxrun, result
 from consoles import printed
-from layer_configs import classifier, config_text
+from layer_configs import classifier, config_file, config_text
 from PIL import Image
 from refusals import only_problem
 
@@ -61,9 +61,7 @@ def images(folder: Path, *classes: str) -> None:
 def written(folder: Path) -> Path:
     images(folder / "images" / "train", "ant", "bee", "cat")
     images(folder / "images" / "test", "bee", "cat")
-    path = folder / "net.yaml"
-    path.write_text(CONFIG)
-    return path
+    return config_file(folder, CONFIG)
 
 
 def opened(path: Path, *overrides: str) -> dict[str, Dataset]:
@@ -127,10 +125,9 @@ def test_training_tells_of_images_that_are_of_no_class(tmp_path: Path) -> None:
 
 def test_numbers_stand_for_the_names_that_they_are(tmp_path: Path) -> None:
     """Digits are named by their numerals; labels of an archive have numbers only."""
-    path = tmp_path / "net.yaml"
     text = CONFIG.replace("[1, 4, 4]", "[1, 8, 8]").replace("num_hidden: 3", "num_hidden: 10")
     text = text.replace("dataset: image_folder, path: images, split: train", "dataset: digits")
-    path.write_text(text.replace("image_folder, split: test", "npz, path: some.npz"))
+    path = config_file(tmp_path, text.replace("image_folder, split: test", "npz, path: some.npz"))
     labels, data = np.array([7, 0, 9], np.int32), np.zeros((3, 1, 8, 8), np.float32)
     np.savez(tmp_path / "some.npz", data=data, label=labels)
     label = opened(path, "data.train.split=train")["eval"].fields["label"]
@@ -141,10 +138,9 @@ def test_numbers_stand_for_the_names_that_they_are(tmp_path: Path) -> None:
 
 def test_names_that_are_their_own_numbers_are_numbers(tmp_path: Path) -> None:
     """Labels of an archive have numbers only, and the names of digits are these numbers."""
-    path = tmp_path / "net.yaml"
     text = CONFIG.replace("[1, 4, 4]", "[1, 8, 8]").replace("num_hidden: 3", "num_hidden: 10")
     text = text.replace("image_folder, path: images, split: train", "npz, path: some.npz")
-    path.write_text(text.replace("image_folder, split: test", "digits, split: test"))
+    path = config_file(tmp_path, text.replace("image_folder, split: test", "digits, split: test"))
     labels, data = np.arange(10, dtype=np.int32), np.zeros((10, 1, 8, 8), np.float32)
     np.savez(tmp_path / "some.npz", data=data, label=labels)
     evaluated = opened(path)["eval"]
@@ -153,10 +149,9 @@ def test_names_that_are_their_own_numbers_are_numbers(tmp_path: Path) -> None:
 
 def test_folders_called_by_numbers_have_these_numbers(tmp_path: Path) -> None:
     """Sorted as words, 10 comes before 9; if training has numbers, its class is 10 nevertheless."""
-    path = tmp_path / "net.yaml"
     text = CONFIG.replace("num_hidden: 3", "num_hidden: 11")
     text = text.replace("image_folder, path: images, split: train", "npz, path: some.npz")
-    path.write_text(text.replace("split: test", "path: images, split: test"))
+    path = config_file(tmp_path, text.replace("split: test", "path: images, split: test"))
     labels, data = np.arange(11, dtype=np.int32), np.zeros((11, 1, 4, 4), np.float32)
     np.savez(tmp_path / "some.npz", data=data, label=labels)
     images(tmp_path, "ant", "bee")
@@ -186,8 +181,7 @@ def test_a_head_of_another_size_than_the_named_classes_is_refused(tmp_path: Path
 def test_a_single_class_is_named_in_the_singular(tmp_path: Path) -> None:
     for split in ("train", "test"):
         images(tmp_path / "images" / split, "ant")
-    path = tmp_path / "net.yaml"
-    path.write_text(CONFIG)
+    path = config_file(tmp_path, CONFIG)
     found = problem(path)
     assert "FullyConnected 'head' has 3 outputs" in found.problem
     assert "net.yaml:9:20) has one class" in found.problem
@@ -279,8 +273,7 @@ def test_a_run_tells_the_names_of_its_classes(folder: Path) -> None:
 def test_a_start_from_other_classes_is_told(folder: Path, empty_folder: Path) -> None:
     for part in ("train", "test"):
         images(empty_folder / "images" / part, "ant", "cat", "dog")
-    path = empty_folder / "net.yaml"
-    path.write_text(CONFIG.replace("epochs: 10", "epochs: 1"))
+    path = config_file(empty_folder, CONFIG.replace("epochs: 10", "epochs: 1"))
     source = folder / "runs" / "net"
     overrides = ("name=other", f"train.start_from.run={source}")
     messages: list[str] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import result
-from layer_configs import classifier, network_text
+from layer_configs import classifier, config_file, network_text
 from refusals import only_problem
 from training import run_training
 
@@ -49,9 +49,7 @@ def rows(order: tuple[str, ...], count: int, delimiter: str = ";") -> str:
 def written(folder: Path) -> Path:
     (folder / "table.csv").write_text(rows(("a", "kind", "b"), 48))
     (folder / "other.csv").write_text(rows(("a", "kind", "b"), 12, ","))
-    path = folder / "net.yaml"
-    path.write_text(CONFIG)
-    return path
+    return config_file(folder, CONFIG)
 
 
 def datasets(path: Path) -> dict[str, Dataset]:
@@ -187,8 +185,7 @@ def test_words_are_no_classes_where_training_has_numbers(empty_folder: Path) -> 
     """Numbers among words are sorted as words: 2 would be a different class than in training."""
     (empty_folder / "table.csv").write_text(numbered(12, "11"))
     (empty_folder / "other.csv").write_text(numbered(12, "x"))
-    path = empty_folder / "net.yaml"
-    path.write_text(NUMBERED)
+    path = config_file(empty_folder, NUMBERED)
     found = problem(path)
     assert "data.eval (csv all) has labels that are words" in found.problem
     assert "those of training are numbers" in found.problem
@@ -217,9 +214,8 @@ def test_inference_takes_columns_in_the_order_of_training(empty_folder: Path, ta
     for name, numbers in (("table.csv", [0, 1, 2]), ("alone.csv", columns)):
         lines = (",".join(str(row[number]) for number in numbers) for row in TABLE)
         (empty_folder / name).write_text("".join(f"{line}\n" for line in lines))
-    path = empty_folder / "net.yaml"
     text = NUMBERED.replace("csv, path: table.csv", f"csv, path: table.csv, {taken}")
-    path.write_text(text.partition("  eval:")[0])
+    config_file(empty_folder, text.partition("  eval:")[0])
     run_training()
 
     def scores(name: str) -> list[object]:

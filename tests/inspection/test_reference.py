@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.base.errors import Diagnostics, SourceLocation, UserError
 from mxrun.base.params import check
@@ -66,9 +67,8 @@ def test_examples_are_valid(tmp_path: Path) -> None:
     for entry in ENTRIES:
         if entry in OPERATOR_KEYS or entry.kind == "operator":
             continue
-        path = tmp_path / "example.yaml"
         start = "" if entry.example.startswith("extends:") else "extends: base.yaml\n"
-        path.write_text(start + entry.example)
+        path = config_file(tmp_path, start + entry.example, "example.yaml")
         # The rest of a share.
         overrides = ["data.train.split={share: 0.8}"] if entry.name == "rest" else []
         parsed = parse(path, overrides)

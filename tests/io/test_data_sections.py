@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layer_configs import classifier, network_text
+from layer_configs import classifier, config_file, network_text
 from refusals import only_problem
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -31,8 +31,7 @@ data:
 
 def built(folder: Path, data: str, head: str = HEAD) -> ModelDefinition:
     """Build the config; the data section starts in its line 10."""
-    path = folder / "net.yaml"
-    path.write_text(head + data)
+    path = config_file(folder, head + data)
     return build(parse(path))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from batches import make_dataset, make_slots
-from layer_configs import classifier, network_text
+from layer_configs import classifier, config_file, network_text
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -128,8 +128,7 @@ CONFIG = (
     ],
 )
 def test_wrong_sections_are_refused(tmp_path: Path, section: str, words: tuple[str, ...]):
-    path = tmp_path / "net.yaml"
-    path.write_text(CONFIG + f"  train: {{dataset: digits, {section}}}\n")
+    path = config_file(tmp_path, CONFIG + f"  train: {{dataset: digits, {section}}}\n")
     with pytest.raises(UserError) as caught:
         build(parse(path))
     assert all(word in str(caught.value) for word in words), str(caught.value)
@@ -137,9 +136,9 @@ def test_wrong_sections_are_refused(tmp_path: Path, section: str, words: tuple[s
 
 
 def test_evaluation_has_no_sampling(tmp_path: Path):
-    path = tmp_path / "net.yaml"
-    path.write_text(
-        CONFIG + "  train: {dataset: digits}\n  eval: {dataset: digits, sampling: balanced}\n"
+    path = config_file(
+        tmp_path,
+        CONFIG + "  train: {dataset: digits}\n  eval: {dataset: digits, sampling: balanced}\n",
     )
     with pytest.raises(UserError, match=r"data\.eval has no sampling"):
         build(parse(path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layer_configs import classifier, network_text
+from layer_configs import classifier, config_file, network_text
 from lazy_columns import record_of
 from PIL import Image
 
@@ -47,8 +47,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def opened(folder: Path, data: str) -> dict[str, Dataset]:
     """Open the data sets of the config; its data section starts in line 10."""
-    path = folder / "net.yaml"
-    path.write_text(CONFIG + data)
+    path = config_file(folder, CONFIG + data)
     built = build(parse(path))
     return open_datasets(built.data, built.model.records)
 
@@ -96,8 +95,7 @@ def test_shares_are_of_every_data_set(tmp_path: Path, split: str) -> None:
         f"  train: {{dataset: digits, split: {split}}}\n  eval: {{dataset: digits, split: rest}}\n"
     )
     head = CONFIG.replace("[1, 2, 2]", "[1, 8, 8]").replace("hidden: 3", "hidden: 10")
-    path = tmp_path / "net.yaml"
-    path.write_text(head + text)
+    path = config_file(tmp_path, head + text)
     built = build(parse(path))
     train, rest = open_datasets(built.data, built.model.records).values()
     # The split that the section train usually means.
@@ -232,10 +230,10 @@ def test_a_split_that_cannot_be_has_a_place(
 
 def test_what_has_no_classes_cannot_be_stratified(tmp_path: Path) -> None:
     text = "  train: {dataset: regression, records: 8, split: {share: 0.5, stratify: true}}\n"
-    path = tmp_path / "net.yaml"
     head = CONFIG.replace("SoftmaxOutput: {name: softmax", "LinearRegressionOutput: {name: out")
-    path.write_text(
-        head.replace("num_hidden: 3", "num_hidden: 1").replace("label: []", "label: [1]") + text
+    path = config_file(
+        tmp_path,
+        head.replace("num_hidden: 3", "num_hidden: 1").replace("label: []", "label: [1]") + text,
     )
     built = build(parse(path))
     with pytest.raises(UserError, match="these records have no classes"):

@@ -12,6 +12,7 @@ import pytest
 import residual
 from commands import refused
 from executors import cpu, executor_for
+from layer_configs import config_file
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
@@ -188,8 +189,7 @@ train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
 def test_a_config_says_what_is_not_fused(
     tmp_path: Path, layer: str, activation: str, overrides: list[str], fused: bool
 ) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(CONFIG % (layer, activation))
+    path = config_file(tmp_path, CONFIG % (layer, activation))
     plan = plan_for(load(path, overrides), training=True)
     names = {step.name for step in plan.phases[TRAIN].graph.steps}
     assert ("bn+relu" in names) is fused

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 from oracles.peer import PyTorch
 
 from mxrun.graph.phases import TRAIN
@@ -46,8 +47,7 @@ def test_the_losses_of_the_first_steps_are_pytorchs(tmp_path: Path) -> None:
     """Those after the first step depend on the states that the steps before have left."""
     if reason := PyTorch.unavailable():
         pytest.skip(reason)
-    path = tmp_path / "net.yaml"
-    path.write_text(CONFIG)
+    path = config_file(tmp_path, CONFIG)
     work = work_of(path)
     (found,) = find(("torch",), {"torch": str(PyTorch.interpreter())})
     with closing(BaselineProcess(found, 1)) as baseline:

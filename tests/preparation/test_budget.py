@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result, succeeded
+from layer_configs import config_file
 from memory_reports import memory_of
 from refusals import only_problem
 
@@ -46,9 +47,7 @@ train: {epochs: 2, optimizer: {sgd: {lr: 0.05, momentum: 0.9}}}
 
 @pytest.fixture
 def net(tmp_path: Path) -> Path:
-    path = tmp_path / "net.yaml"
-    path.write_text(NET)
-    return path
+    return config_file(tmp_path, NET)
 
 
 def inspected(net: Path, *words: str, **options: Any) -> dict[str, Any]:

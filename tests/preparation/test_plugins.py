@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import mxrun, python_output, refused, result, succeeded
-from layer_configs import config_text
+from layer_configs import config_file, config_text
 from planted import SOUND
 
 from mxrun.base.errors import UserError
@@ -103,9 +103,7 @@ def config(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / "ops").mkdir(parents=True)
     (folder / "ops" / "my_ops.py").write_text(SWISH)
-    path = folder / "swish.yaml"
-    path.write_text(CONFIG)
-    return path
+    return config_file(folder, CONFIG, "swish.yaml")
 
 
 def plugin_of(config: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from commands import mxrun, refused, succeeded
 from consoles import printed
-from layer_configs import classifier, network_text
+from layer_configs import classifier, config_file, network_text
 from refusals import only_problem
 from training import run_training, run_with_notes
 
@@ -39,10 +39,8 @@ train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}, metrics: [accuracy]}
 
 def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
     """Write a config with these data sections."""
-    path = folder / "net.yaml"
     data = f"data:\n  batch_size: 4\n  train: {{{train}}}\n"
-    path.write_text(HEAD + data + (f"  eval: {{{evaluation}}}\n" if evaluation else ""))
-    return path
+    return config_file(folder, HEAD + data + (f"  eval: {{{evaluation}}}\n" if evaluation else ""))
 
 
 def trained(config: Path, *overrides: str, **request: Any) -> tuple[dict[str, Any], list[str]]:
@@ -154,8 +152,7 @@ def test_a_run_on_synthetic_data_is_the_one_that_its_saved_config_describes(
     tmp_path: Path, name: str
 ) -> None:
     built = with_synthetic_data(load(find_config(name)))
-    saved = tmp_path / "config.yaml"
-    saved.write_text(built.options.resolved())
+    saved = config_file(tmp_path, built.options.resolved(), "config.yaml")
     again = load(saved)
     assert again.options == built.options
     assert again.options.sha256() == built.options.sha256()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import mxrun, refused, succeeded
-from layer_configs import classifier, config_text
+from layer_configs import classifier, config_file, config_text
 
 import mxrun as package
 from mxrun.base.errors import UserError
@@ -97,8 +97,7 @@ def test_what_a_config_extends_in_another_folder_is_asked_about(evil: Path) -> N
     (evil / "base.yaml").write_text(CONFIG)
     (evil / "config.yaml").write_text("extends: base.yaml\n")
     (evil / "metrics.jsonl").unlink()
-    mine = own_folder(evil) / "mine.yaml"
-    mine.write_text("extends: ../evil/config.yaml\n")
+    mine = config_file(own_folder(evil), "extends: ../evil/config.yaml\n", "mine.yaml")
     with pytest.raises(UserError, match=r"allow_plugins=True of mxrun\.load"):
         package.load({"extends": str(mine)})
     refuses_to_run(mine)
@@ -129,8 +128,9 @@ def test_configs_named_by_their_files_name_plugins_of_ones_own(evil: Path) -> No
 
 def test_a_plugin_that_ones_own_config_names_is_ones_own_whatever_it_extends(evil: Path) -> None:
     (evil / "base.yaml").write_text(CONFIG.replace("evil.py", "absent.py"))
-    mine = own_folder(evil) / "mine.yaml"
-    mine.write_text("extends: ../evil/base.yaml\nplugins: [../evil/evil.py]\n")
+    mine = config_file(
+        own_folder(evil), "extends: ../evil/base.yaml\nplugins: [../evil/evil.py]\n", "mine.yaml"
+    )
     load(mine)
     assert (evil.parent / "was run").exists()
 
@@ -182,8 +182,7 @@ def test_the_config_of_a_run_that_is_a_link_is_asked_about(evil: Path, target: s
 
 def test_a_config_that_extends_that_of_a_run_is_asked_about(evil: Path) -> None:
     (evil / "config.yaml").write_text(CONFIG)
-    config = own_folder(evil) / "mine.yaml"
-    config.write_text("extends: ../evil/config.yaml\n")
+    config = config_file(own_folder(evil), "extends: ../evil/config.yaml\n", "mine.yaml")
     refuses_to_run(config)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import HANG_S, MXRUN
+from layer_configs import config_file
 from PIL import Image
 
 from mxrun import library
@@ -74,9 +75,7 @@ def config(empty_folder: Path) -> Path:
     for part in ("train", "eval"):
         for number in range(16):
             image(empty_folder / part / "ab"[number // 8] / f"{number % 8}.png", number)
-    path = empty_folder / "net.yaml"
-    path.write_text(CONFIG)
-    return path
+    return config_file(empty_folder, CONFIG)
 
 
 @pytest.fixture

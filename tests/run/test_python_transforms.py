@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from batches import make_slots
 from commands import HANG_S, MXRUN, mxrun, refused, succeeded
+from layer_configs import config_file
 from registries import separate_registries
 
 from mxrun import library
@@ -318,9 +319,7 @@ def config(empty_folder: Path) -> Path:
     Path("own.py").write_text(PLUGIN)
     rows = [f"{number},1,2,3,{number % 2}" for number in range(20)]
     Path("rows.csv").write_text("\n".join(rows))
-    path = Path("net.yaml")
-    path.write_text(CONFIG)
-    return path
+    return config_file(Path(), CONFIG)
 
 
 def final(folder: str) -> dict[str, bytes]:

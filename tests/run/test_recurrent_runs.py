@@ -6,6 +6,7 @@ from pathlib import Path
 
 from interrupted_runs import CONFIG, Gone, go_on, left
 from killed_runs import Moment, chain
+from layer_configs import config_file
 from memory_reports import verified
 
 BODY = """\
@@ -45,8 +46,7 @@ def test_F5_a_killed_recurrent_run_goes_on_to_the_same_bytes(tmp_path: Path) -> 
 
 
 def test_a_recurrent_network_is_verified(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    path.write_text(RECURRENT)
+    path = config_file(tmp_path, RECURRENT)
     report = verified(path, ["threads=2"], steps=3)
     assert report["passed"], report["variants"]
 

@@ -12,6 +12,7 @@ import pytest
 from commands import mxrun, refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
+from layer_configs import config_file
 from refusals import only_problem
 from training import metrics, run_training, run_with_notes
 
@@ -133,8 +134,9 @@ def test_a_tokenizers_file_lies_beside_the_config_and_its_folder_does_not_count(
     hashes = set()
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        config = tmp_path / name / "net.yaml"
-        config.write_text(CONFIG.replace("order: stream", "tokens: tokenizer.json"))
+        config = config_file(
+            tmp_path / name, CONFIG.replace("order: stream", "tokens: tokenizer.json")
+        )
         found = load(config).options
         assert f"tokens: {tmp_path / name / 'tokenizer.json'}" in found.resolved()
         hashes.add((found.sha256(), found.inference_sha256()))
@@ -180,8 +182,7 @@ def test_metrics_follow_from_a_loss_without_predictions(here: Path) -> None:
 
 def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = Path("net.yaml")
-    config.write_text("extends: text_classifier\ntrain: {epochs: 2}\n")
+    config_file(Path(), "extends: text_classifier\ntrain: {epochs: 2}\n")
     run_training()
     texts = ["Romeo, wherefore art thou Romeo?", "My noble lords of Rome!", "Kiss me, Kate"]
     Path("lines.txt").write_text("\n".join(texts) + "\n")

@@ -60,11 +60,16 @@ def config_text(layers: str, *, data: str = DIGITS, train: str = ONE_EPOCH, **ne
     return network_text(layers, **network) + data + train
 
 
+def config_file(folder: Path, text: str, name: str = "net.yaml") -> Path:
+    """Write a config in a folder; return its path."""
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
 def written(folder: Path, layers: Sequence[str], **parts: str) -> Path:
     """A config with these layers, the first of them in line 5; `parts` are of `config_text`."""
-    path = folder / "net.yaml"
-    path.write_text(config_text(listed(*layers), **{"data": TRAINING_DIGITS} | parts))
-    return path
+    return config_file(folder, config_text(listed(*layers), **{"data": TRAINING_DIGITS} | parts))
 
 
 def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from layer_configs import config_file
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
@@ -59,8 +60,7 @@ def config(inputs: str, layers: str) -> str:
 
 def symbol_of(folder: Path, text: str, *overrides: str) -> tuple[Symbol, dict[str, TensorSpec]]:
     """Return the symbol of a config and the specs of its inputs."""
-    path = folder / "net.yaml"
-    path.write_text(text)
+    path = config_file(folder, text)
     model = load(path, ["threads=2", *overrides]).model
     return model.symbol, dict(model.inputs)
 
