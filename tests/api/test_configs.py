@@ -47,11 +47,8 @@ def test_texts_are_not_interpolated_again() -> None:
     assert mxrun.load(config).config == config
 
 
-def test_extends_is_relative_to_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "base.yaml").write_text(BASE.read_text())
-    monkeypatch.chdir(tmp_path)
+def test_extends_is_relative_to_the_working_folder(empty_folder: Path) -> None:
+    (empty_folder / "base.yaml").write_text(BASE.read_text())
     model = mxrun.load({"extends": "base.yaml", "name": "mine", "train": {"epochs": 2}})
     assert (model.name, model.config["train"]["epochs"]) == ("mine", 2)
     assert model.config["network"] == mxrun.load(BASE).config["network"]

@@ -20,18 +20,12 @@ def test_bundled_configs_are_files() -> None:
     assert find_config("digits_lenet.yaml") == bundled["digits_lenet"]
 
 
-def test_a_file_goes_before_a_bundled_config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_goes_before_a_bundled_config(empty_folder: Path) -> None:
     Path("digits_lenet").touch()
     assert find_config("digits_lenet") == Path("digits_lenet")
 
 
-def test_a_folder_does_not_hide_a_bundled_config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_does_not_hide_a_bundled_config(empty_folder: Path) -> None:
     Path("digits_lenet").mkdir()
     assert find_config("digits_lenet") == bundled_configs()["digits_lenet"]
 

@@ -80,10 +80,9 @@ def message_of(*arguments: str) -> str:
     ],
 )
 def test_each_mistake_has_its_own_answer(
-    arguments: str, texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: str, texts: list[str], empty_folder: Path
 ) -> None:
     # Without the run that the working folder may have.
-    monkeypatch.chdir(tmp_path)
     found = message_of(*arguments.split())
     for text in texts:
         assert text in found
@@ -122,10 +121,8 @@ def test_weights_of_other_programs_are_answered_with_what_works(
     problem: str,
     is_there: bool,
     suffix: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    empty_folder: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     file = f"net{suffix}"
     if is_there:
         Path(file).write_bytes(WEIGHTS[suffix])

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import layer_configs
 import numpy as np
 import pytest
 from commands import mxrun, refused, result
-from layer_configs import config_file
 from onnx_environment import onnx_python
 from oracles.peer import MXNet, Peer, PyTorch
 
@@ -48,15 +48,12 @@ def given(*names: str) -> list[str]:
 
 def written(folder: Path, layers: Sequence[str], optimizer: str = "{sgd: {lr: 0.1}}") -> Path:
     """A config of these layers over data [2, 6, 6] and a label."""
-    lines = "".join(f"    - {layer}\n" for layer in layers)
-    return config_file(
+    return layer_configs.written(
         folder,
-        "name: net\n"
-        "network:\n"
-        "  inputs: {data: [2, 6, 6], label: []}\n"
-        f"  layers:\n{lines}"
-        "data: {batch_size: 8, train: {dataset: digits, split: train}}\n"
-        f"train: {{epochs: 1, optimizer: {optimizer}}}\n",
+        layers,
+        inputs="{data: [2, 6, 6], label: []}",
+        data="data: {batch_size: 8, train: {dataset: digits, split: train}}\n",
+        train=f"train: {{epochs: 1, optimizer: {optimizer}}}\n",
     )
 
 

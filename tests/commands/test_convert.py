@@ -58,13 +58,10 @@ def test_a_runtime_gives_what_the_run_gives(
     assert report["outputs"] == {"softmax_output": {"dtype": "float32", "shape": ["batch", 10]}}
 
 
-def test_a_loss_without_outputs_gives_its_predictions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result("train", "gpt_tiny", "train.max_steps=2", "data.eval=null", cwd=tmp_path)
-    file = tmp_path / "net.onnx"
-    report = result("convert", "runs/gpt_tiny", "-o", str(file), cwd=tmp_path)
+def test_a_loss_without_outputs_gives_its_predictions(empty_folder: Path) -> None:
+    result("train", "gpt_tiny", "train.max_steps=2", "data.eval=null", cwd=empty_folder)
+    file = empty_folder / "net.onnx"
+    report = result("convert", "runs/gpt_tiny", "-o", str(file), cwd=empty_folder)
     shape = ["batch", 64, 62]
     assert report["outputs"] == {"loss_softmax_output": {"dtype": "float32", "shape": shape}}
     ids = np.random.default_rng(3).integers(0, 62, (5, 64), np.int32)

@@ -292,11 +292,10 @@ train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
 """
 
 
-def test_tables_are_read_as_the_config_has_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_tables_are_read_as_the_config_has_its_own(empty_folder):
     Path("net.yaml").write_text(TABLE)
     Path("data.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;8\n")
-    result("train", "net.yaml", cwd=tmp_path)
+    result("train", "net.yaml", cwd=empty_folder)
     Path("named.csv").write_text('"a";"b";"c"\n1;2;3\n5;6;7\n')
     Path("bare.csv").write_text("1;2;3\n5;6;7\n")
     named, bare = (
@@ -307,12 +306,11 @@ def test_tables_are_read_as_the_config_has_its_own(tmp_path, monkeypatch):
     assert named.tobytes() == bare.tobytes()
 
 
-def test_other_records_in_a_data_section_are_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_other_records_in_a_data_section_are_told(empty_folder):
     Path("net.yaml").write_text(TABLE)
     for name in ("data.csv", "other.csv"):
         Path(name).write_text("a;b;c;label\n1;2;3;4\n5;6;7;8\n")
-    result("train", "net.yaml", "data.eval={dataset: csv, path: other.csv}", cwd=tmp_path)
+    result("train", "net.yaml", "data.eval={dataset: csv, path: other.csv}", cwd=empty_folder)
     run = Path("runs/table")
     notes = {split: inferred(run, split=split).notes for split in ("train", "eval")}
     assert not [note for notes in notes.values() for note in notes if "are not those" in note]
@@ -322,11 +320,10 @@ def test_other_records_in_a_data_section_are_told(tmp_path, monkeypatch):
     assert inferred(run, split="eval").notes == (*notes["eval"], changed)
 
 
-def test_the_labels_of_a_regression_are_written_beside_what_it_gives(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_labels_of_a_regression_are_written_beside_what_it_gives(empty_folder):
     Path("net.yaml").write_text(TABLE)
     Path("data.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;8.5\n")
-    result("train", "net.yaml", cwd=tmp_path)
+    result("train", "net.yaml", cwd=empty_folder)
     rows = list(inferred(Path("runs/table"), split="train").rows())
     assert [row["label"] for row in rows] == [4.0, 8.5]
     # Several numbers for each record: a list, in CSV a column each.
@@ -336,7 +333,7 @@ def test_the_labels_of_a_regression_are_written_beside_what_it_gives(tmp_path, m
     Path("wide.yaml").write_text(wide.replace("name: table", "name: wide"))
     targets = np.array([[1, 2.5], [3, 4]], np.float32)
     np.savez("data.npz", data=np.ones((2, 3), np.float32), label=targets)
-    result("train", "wide.yaml", cwd=tmp_path)
+    result("train", "wide.yaml", cwd=empty_folder)
     rows = list(inferred(Path("runs/wide"), split="train").rows())
     assert [row["label"] for row in rows] == targets.tolist()
     write_csv(rows, Path("rows.csv"))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.base.errors import SourceLocation
 from mxrun.config import Choice, Names, RunConfig, load_config, parse
@@ -14,9 +15,7 @@ train: {epochs: 1, optimizer: sgd}
 
 
 def write(folder: Path, text: str, name: str = "run.yaml") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
+    return config_file(folder, text, name)
 
 
 def network(folder: Path, layers: str, blocks: str = "") -> Path:

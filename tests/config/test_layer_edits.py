@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from layer_configs import config_file
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config import LayerConfig, RunConfig, load_config, parse
@@ -37,9 +38,7 @@ NAMES = ["conv1", "activation0", *STAGES, "activation1", "fc", "softmax"]
 
 
 def write(folder: Path, text: str, name: str = "run.yaml") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
+    return config_file(folder, text, name)
 
 
 def extended(folder: Path, layers: str, name: str = "run.yaml", base: str = "base.yaml") -> Path:

@@ -95,8 +95,7 @@ def test_missing_files_are_named(tmp_path, split):
 @pytest.mark.parametrize(
     "path", ["/no/such/folder", "a\0b", "x" * 5000, "~nobody-of-this-name/x", "."]
 )
-def test_a_path_that_is_no_mnist_folder_is_explained(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_path_that_is_no_mnist_folder_is_explained(path, empty_folder):
     assert IMAGES in failure(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -13,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from file_contents import pixels, png
 from lazy_columns import record_of
-from numpy.typing import NDArray
-from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
@@ -29,17 +27,6 @@ feather = pytest.importorskip("pyarrow.feather")
 
 CLASS = TensorSpec((), "int32")
 IMAGE = TensorSpec((3, 6, 8))
-
-
-def pixels(number: int) -> NDArray[np.uint8]:
-    """Return an image, uint8 [6, 8, 3]."""
-    return (np.arange(6 * 8 * 3).reshape(6, 8, 3) * 3 + 40 * number).astype(np.uint8)
-
-
-def png(number: int) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels(number)).save(stream, "png")
-    return stream.getvalue()
 
 
 def images(count: int, kind: str) -> Any:

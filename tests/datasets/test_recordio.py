@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -12,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from file_contents import npy, pixels, png
 from lazy_columns import record_of
-from numpy.typing import NDArray
-from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
@@ -72,23 +70,6 @@ print(json.dumps(labels))
 with_mxnet = pytest.mark.skipif(
     "MXRUN_MXNET_PYTHON" not in os.environ, reason="MXRUN_MXNET_PYTHON is not set"
 )
-
-
-def pixels(number: int) -> NDArray[np.uint8]:
-    """Return an image, uint8 [6, 8, 3]."""
-    return (np.arange(6 * 8 * 3).reshape(6, 8, 3) * 5 + 40 * number).astype(np.uint8)
-
-
-def png(number: int) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels(number)).save(stream, "png")
-    return stream.getvalue()
-
-
-def npy(array: NDArray[Any]) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
 
 
 def write(path: Path, records: Sequence[tuple[Any, bytes]]) -> Path:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from file_contents import pixels, png
 from lazy_columns import record_of
-from numpy.typing import NDArray
-from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
@@ -22,17 +21,6 @@ from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.formats.tar_shards import TarWriter
 
 CLASS = TensorSpec((), "int32")
-
-
-def pixels(number: int) -> NDArray[np.uint8]:
-    """Return an image, uint8 [6, 8, 3]."""
-    return (np.arange(6 * 8 * 3).reshape(6, 8, 3) * 3 + 40 * number).astype(np.uint8)
-
-
-def png(number: int) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels(number)).save(stream, "png")
-    return stream.getvalue()
 
 
 def write(path: Path, records: Sequence[Mapping[str, bytes]]) -> Path:

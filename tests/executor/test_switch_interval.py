@@ -56,10 +56,7 @@ class Watcher(NullObserver):
             raise KeyboardInterrupt
 
 
-def test_a_run_has_it_short_and_leaves_it_as_it_was(
-    interval: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_has_it_short_and_leaves_it_as_it_was(interval: float, empty_folder: Path) -> None:
     config, watcher = find_config("digits_lenet"), Watcher()
     options = TrainOptions(config=str(config), overrides=("train.epochs=3",))
     with pytest.raises(KeyboardInterrupt):

@@ -54,12 +54,11 @@ def write_streams(folder: Path) -> None:
 
 
 @pytest.fixture
-def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def streams(empty_folder: Path) -> Path:
     """The current folder, with the config and its records."""
-    monkeypatch.chdir(tmp_path)
-    write_streams(tmp_path)
-    (tmp_path / "net.yaml").write_text(CONFIG)
-    return tmp_path
+    write_streams(empty_folder)
+    (empty_folder / "net.yaml").write_text(CONFIG)
+    return empty_folder
 
 
 def test_an_epoch_and_an_evaluation_begin_with_zero_and_hold_the_last_batch(streams: Path) -> None:
@@ -181,16 +180,13 @@ train:
 """
 
 
-def test_a_recurrent_layer_goes_on_where_the_last_batch_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recurrent_layer_goes_on_where_the_last_batch_ended(empty_folder: Path) -> None:
     """Two batches of three steps give what one of six steps gives, if states are carried."""
-    monkeypatch.chdir(tmp_path)
     whole = np.random.default_rng(0).normal(size=(4, 6, 2)).astype("float32")
     parts = np.concatenate([whole[:, :3], whole[:, 3:]])
     label = np.zeros((8, 3, 4), "float32")
-    np.savez(tmp_path / "parts.npz", data=parts, label=label)
-    (tmp_path / "net.yaml").write_text(RECURRENT)
+    np.savez(empty_folder / "parts.npz", data=parts, label=label)
+    (empty_folder / "net.yaml").write_text(RECURRENT)
     run_training()
     carried = newest("rnn").carried
     assert [*carried] == ["rnn_carried_state", "rnn_carried_state_cell"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import layer_configs
 import pytest
 from commands import result
 from layer_configs import config_file
@@ -16,24 +17,18 @@ from mxrun.frontend import check_labels
 from mxrun.io.dataset.request import open_datasets
 from mxrun.preparation.planning import load
 
-HEAD = """\
-name: net
-network:
-  inputs: {inputs}
-  layers:
-"""
-TAIL = """\
+DATA = """\
 data: {batch_size: 4, train: {dataset: synthetic, split: train, records: 10, classes: CLASSES}}
-train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}}
 """
+TRAIN = "train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}}\n"
 DENSE = "FullyConnected: {name: fc, num_hidden: 5}"
 SOFTMAX = "SoftmaxOutput: {name: softmax, label: label}"
 INPUTS = "{data: [6], label: []}"
 
 
 def written(folder: Path, layers: Sequence[str], inputs: str = INPUTS, classes: int = 5) -> Path:
-    text = HEAD.replace("{inputs}", inputs) + "".join(f"    - {layer}\n" for layer in layers)
-    return config_file(folder, text + TAIL.replace("CLASSES", str(classes)))
+    data = DATA.replace("CLASSES", str(classes))
+    return layer_configs.written(folder, layers, inputs=inputs, data=data, train=TRAIN)
 
 
 def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
@@ -227,17 +222,14 @@ def test_metrics_of_several_losses_carry_their_names(tmp_path: Path) -> None:
     assert train["loss"] == pytest.approx(total, rel=1e-5)
 
 
-def test_a_relative_path_is_relative_to_where_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "configs"
+def test_a_relative_path_is_relative_to_where_it_is_written(empty_folder: Path) -> None:
+    folder = empty_folder / "configs"
     folder.mkdir()
     path = written(folder, [DENSE, SOFTMAX])
     text = path.read_text().replace("dataset: synthetic", "dataset: mnist, path: files")
     path.write_text(text.replace(", records: 10, classes: 5", ""))
-    monkeypatch.chdir(tmp_path)
     assert load(path).data["train"].options.path == str(folder / "files")  # type: ignore[attr-defined]
     given = load("configs/net.yaml", ["data.train.path=files"])
-    assert given.data["train"].options.path == str(tmp_path / "files")  # type: ignore[attr-defined]
-    saved = config_file(tmp_path, load("configs/net.yaml").options.resolved(), "saved.yaml")
+    assert given.data["train"].options.path == str(empty_folder / "files")  # type: ignore[attr-defined]
+    saved = config_file(empty_folder, load("configs/net.yaml").options.resolved(), "saved.yaml")
     assert load(saved).options.resolved() == load(path).options.resolved()

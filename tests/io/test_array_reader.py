@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from file_contents import npy
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
@@ -34,12 +34,6 @@ IMAGES = np.random.default_rng(1).integers(0, 256, (COUNT, *SHAPE), np.uint8)
 INPUTS = {"data": TensorSpec(SHAPE), "label": TensorSpec((), "int32")}
 MAGIC = b"\x0a\x23\xd7\xce"
 ORDER = np.array([3, 0, 8, 8, 5, 1, 2, 4, 6, 7])
-
-
-def npy(image: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, image)
-    return stream.getvalue()
 
 
 def write_records(path: Path, images: np.ndarray = IMAGES, labels: int = 1) -> None:

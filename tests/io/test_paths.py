@@ -10,12 +10,11 @@ from mxrun.io.paths import find_files
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(empty_folder: Path) -> Path:
     for name in ("b-10.rec", "b-2.rec", "a.rec", "deep/c.rec", "odd[1].rec"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (empty_folder / name).parent.mkdir(exist_ok=True)
+        (empty_folder / name).touch()
+    return empty_folder
 
 
 def names(*paths: str) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from file_contents import npy
 from PIL import Image
 
 from mxrun.base.errors import UserError
@@ -20,12 +21,6 @@ from mxrun.io.transforms.pipeline import pipeline
 SPEC = TensorSpec((3, 6, 8))
 PIXELS = (np.arange(6 * 8 * 3) % 256).astype(np.uint8).reshape(6, 8, 3)
 VALUES = PIXELS.transpose(2, 0, 1).astype(np.float32) * np.float32(1 / 255)
-
-
-def npy(array: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
 
 
 def png(array: np.ndarray) -> bytes:

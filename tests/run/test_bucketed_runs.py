@@ -58,12 +58,11 @@ def write_texts(folder: Path) -> None:
 
 
 @pytest.fixture
-def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def texts(empty_folder: Path) -> Path:
     """The current folder, with the config and its records."""
-    monkeypatch.chdir(tmp_path)
-    write_texts(tmp_path)
-    (tmp_path / "net.yaml").write_text(CONFIG)
-    return tmp_path
+    write_texts(empty_folder)
+    (empty_folder / "net.yaml").write_text(CONFIG)
+    return empty_folder
 
 
 def built(*overrides: str) -> ModelDefinition:

@@ -40,13 +40,12 @@ EPOCH = 10
 
 
 @pytest.fixture(autouse=True)
-def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _project(empty_folder: Path) -> None:
     generator = np.random.default_rng(0)
     data = generator.normal(size=(160, 12)).astype("f4")
     labels = generator.integers(0, 4, 160).astype("i4")
-    np.savez(tmp_path / "records.npz", data=data, label=labels)
-    (tmp_path / "net.yaml").write_text(CONFIG)
-    monkeypatch.chdir(tmp_path)
+    np.savez(empty_folder / "records.npz", data=data, label=labels)
+    (empty_folder / "net.yaml").write_text(CONFIG)
 
 
 def test_max_steps_ends_a_run_within_an_epoch_with_an_evaluation_and_a_checkpoint() -> None:

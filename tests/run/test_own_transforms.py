@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import HANG_S, mxrun, succeeded
-from registries import separate_registries
+from registries import loaded_plugin
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -65,10 +65,8 @@ COUNT = 5
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[library.Plugin]:
-    path = tmp_path_factory.mktemp("plugin") / "free.py"
-    path.write_text(PLUGIN)
-    with separate_registries():
-        yield library.load_plugin(str(path))
+    with loaded_plugin(tmp_path_factory.mktemp("plugin") / "free.py", PLUGIN) as loaded:
+        yield loaded
 
 
 @pytest.fixture(scope="module")

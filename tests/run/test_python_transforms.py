@@ -20,7 +20,7 @@ import pytest
 from batches import make_slots
 from commands import HANG_S, MXRUN, mxrun, refused, succeeded
 from layer_configs import config_file
-from registries import separate_registries
+from registries import loaded_plugin
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -105,10 +105,8 @@ COUNT, SIZE, WIDTH = 23, 5, 4
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[library.Plugin]:
-    path = tmp_path_factory.mktemp("plugin") / "own.py"
-    path.write_text(PLUGIN)
-    with separate_registries():
-        yield library.load_plugin(str(path))
+    with loaded_plugin(tmp_path_factory.mktemp("plugin") / "own.py", PLUGIN) as loaded:
+        yield loaded
 
 
 def dataset(name: str = "test_faulty", **parameters: Any) -> Dataset:

@@ -48,10 +48,9 @@ train:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.yaml").write_text(CONFIG)
-    return tmp_path
+def here(empty_folder: Path) -> Path:
+    (empty_folder / "net.yaml").write_text(CONFIG)
+    return empty_folder
 
 
 def evaluated(*records: str, **options: Any) -> Evaluation:
@@ -180,8 +179,7 @@ def test_metrics_follow_from_a_loss_without_predictions(here: Path) -> None:
     assert "gives its loss alone, and no predictions" in "".join(problem.chain)
 
 
-def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_texts_of_files_are_classified(empty_folder: Path) -> None:
     config_file(Path(), "extends: text_classifier\ntrain: {epochs: 2}\n")
     run_training()
     texts = ["Romeo, wherefore art thou Romeo?", "My noble lords of Rome!", "Kiss me, Kate"]
@@ -228,10 +226,7 @@ def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.Monke
     assert (found.records, found.source) == (3, "text_lines more.txt, all")
 
 
-def test_classes_that_are_numbers_are_not_named_like_tokens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_classes_that_are_numbers_are_not_named_like_tokens(empty_folder: Path) -> None:
     Path("rows.txt").write_text("0\ta\n1\tb\n2\ta b\n3\tb a\n")
     Path("net.yaml").write_text(
         """\

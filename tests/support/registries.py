@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,11 @@ def separate_registries() -> Iterator[None]:
         yield
     for each, entries, aliases in before:
         each._undo(entries, aliases)
+
+
+@contextmanager
+def loaded_plugin(file: Path, code: str) -> Iterator[library.Plugin]:
+    """Context manager that writes and loads a plugin, and forgets it."""
+    file.write_text(code)
+    with separate_registries():
+        yield library.load_plugin(str(file))

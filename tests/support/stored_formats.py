@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from file_contents import png
 from numpy.typing import NDArray
-from PIL import Image
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
@@ -55,14 +54,6 @@ class StoredFormat:
         options = {"path": str(folder / self.path), **self.options}
         request = request_dataset(self.dataset, options, self.split)
         return open_datasets({"it": request}, self.inputs)["it"]
-
-
-def png(number: int) -> bytes:
-    """Return an image of 6x8 pixels, uncompressed within."""
-    pixels = (np.arange(6 * 8 * 3).reshape(6, 8, 3) * 3 + 40 * number).astype(np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "png")
-    return stream.getvalue()
 
 
 def _write_records(folder: Path) -> None:
