@@ -16,8 +16,6 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_wheel,
 )
 
-from mxrun.packaging.operator_stubs import write_stubs
-
 __all__ = [
     "build_editable",
     "build_sdist",
@@ -32,17 +30,24 @@ __all__ = [
 
 def build_wheel(*arguments: Any, **options: Any) -> str:
     """Write the stubs and build a wheel; return its name."""
-    write_stubs()
+    _write_stubs()
     return str(build_meta.build_wheel(*arguments, **options))
 
 
 def build_editable(*arguments: Any, **options: Any) -> str:
     """Write the stubs and build a wheel that refers to the sources; return its name."""
-    write_stubs()
+    _write_stubs()
     return str(build_meta.build_editable(*arguments, **options))
 
 
 def build_sdist(*arguments: Any, **options: Any) -> str:
     """Write the stubs and build an archive of the sources; return its name."""
-    write_stubs()
+    _write_stubs()
     return str(build_meta.build_sdist(*arguments, **options))
+
+
+def _write_stubs() -> None:
+    # Each question of an installer is a process; only those that build need the registry.
+    from mxrun.packaging.operator_stubs import write_stubs
+
+    write_stubs()

@@ -322,7 +322,7 @@ STUBS: Mapping[str, Callable[[], str]] = {
 }
 
 
-def write_stubs() -> None:
-    """Write all stubs beside the modules that they describe."""
+def write_stubs(root: Path = ROOT) -> None:
+    """Write all stubs beside the modules that they describe, in a checkout or a copy of one."""
     for path, text in STUBS.items():
-        write_text(ROOT / path, text())
+        write_text(root / path, text())

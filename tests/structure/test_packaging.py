@@ -15,6 +15,7 @@ from commands import mxrun
 
 import mxrun as package
 from mxrun.config.bundled import bundled_configs, find_config
+from mxrun.packaging.operator_stubs import STUBS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,6 +50,9 @@ def test_installed_packages_hold_their_files() -> None:
     for module, folder in FOLDERS.items():
         sources = {path.name for path in (ROOT / folder).glob("*.py")}
         assert sources <= {entry.name for entry in files(module).iterdir()}
+    for name in STUBS:
+        stub = files("mxrun").joinpath(name.removeprefix("mxrun/"))
+        assert stub.is_file(), f"the build makes {name}: run `pip install -e .`"
 
 
 def test_bundled_configs_are_those_of_the_folder() -> None:
