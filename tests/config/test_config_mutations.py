@@ -7,7 +7,7 @@ from mutated_configs import survey
 
 
 @pytest.mark.parametrize(
-    ("mutations", "seed"), [(25, 21), pytest.param(460, 20, marks=pytest.mark.full)]
+    ("mutations", "seed"), [(25, 21), pytest.param(230, 20, marks=pytest.mark.full)]
 )
 def test_F9_mutated_configs_give_plans_or_diagnostics_with_places(
     mutations: int, seed: int, tmp_path: Path
