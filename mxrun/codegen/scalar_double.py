@@ -1,8 +1,9 @@
-"""Common functions of float32 numbers that need more bits than float32 has: log1p, pow, sin, cos.
+"""Functions of float32 numbers that need more bits than float32 has: log1p, pow, sin, cos, tan.
 
 They are computed in float64 vectors and rounded once at the end. In float64 the subnormal numbers
 of float32 are normal, and rounding errors are far below half a unit in the last place of float32.
-The polynomials interpolate at Chebyshev nodes, with errors of 1e-9 or less.
+The polynomials interpolate at Chebyshev nodes, with errors of 1e-9 or less. Only tan has those of
+float64.
 """
 
 from __future__ import annotations
@@ -10,27 +11,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from mxrun.codegen import scalar_circular
+from mxrun.codegen.scalar_circular import HALF_PI, HALF_PI_REST, far_cos, far_sin
 from mxrun.codegen.scalar_instructions import (
     at_least,
     at_most,
     bits,
-    call,
-    copy_sign,
     fma,
     magnitude,
-    nearest_even,
     polynomial,
     rarely,
     select,
 )
+from mxrun.codegen.scalar_logarithm import with_limits_of_pow
+from mxrun.codegen.scalar_parts import ROUNDING_SHIFT, power_of_two, split
 from mxrun.codegen.scalar_value import ScalarValue
 
-# Like in scalar_float32, for float64: adding ROUNDING_SHIFT leaves an integer in the lowest bits.
-ROUNDING_SHIFT, ROUNDING_SHIFT_BITS = 6755399441055744.0, 0x4338000000000000
-ONE_BITS = 0x3FF0000000000000
-ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
-HALF_PI_HIGH, HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
 
 # e^r for |r| <= log(2) / 2, error 2^-32.
 EXP = (
@@ -77,14 +74,7 @@ def _exp(x: ScalarValue) -> ScalarValue:
     shifted = fma(z, math.log2(math.e), ROUNDING_SHIFT)
     k = shifted - ROUNDING_SHIFT
     r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, z))
-    return polynomial(r, EXP) * bits((bits(shifted) << 52) + ONE_BITS)
-
-
-def _split(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """Return integer k and the bits of m with x = 2^k * m, m from sqrt(1/2) to sqrt(2)."""
-    above = bits(x) - ROOT_HALF_BITS
-    k = bits((above >> 52) + ROUNDING_SHIFT_BITS) - ROUNDING_SHIFT
-    return k, (above & 0xFFFFFFFFFFFFF) + ROOT_HALF_BITS
+    return polynomial(r, EXP) * power_of_two(k)
 
 
 def _log_of(k: ScalarValue, f: ScalarValue) -> ScalarValue:
@@ -95,16 +85,10 @@ def _log_of(k: ScalarValue, f: ScalarValue) -> ScalarValue:
     return fma(k, LN2_HIGH, fma(s, 2.0, total))
 
 
-def _positive_log(x: ScalarValue) -> ScalarValue:
-    """Compute the natural logarithm of a positive normal number."""
-    k, m = _split(x)
-    return _log_of(k, bits(m) - 1.0)
-
-
 def log1p(x: ScalarValue) -> ScalarValue:
     """Compute log(1 + x), to full relative accuracy near 0."""
-    k, _ = _split(x + 1.0)
-    inverse = bits(ONE_BITS - (bits(k + ROUNDING_SHIFT) << 52))
+    k, _ = split(x + 1.0)
+    inverse = power_of_two(-k)
     total = _log_of(k, fma(x, inverse, inverse - 1.0))
     total = select(x < math.inf, total, x)
     total = select(x == 0.0, x, total)
@@ -113,25 +97,7 @@ def log1p(x: ScalarValue) -> ScalarValue:
 
 def pow(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     """Compute x^y; special values follow C's pow."""
-    a = magnitude(x)
-    power = _exp(y * _positive_log(a))
-    usual = (x > 0.0) & (x < math.inf) & (magnitude(y) < math.inf)
-    return rarely(~usual, _limited_power(x, y, power), power)
-
-
-def _limited_power(x: ScalarValue, y: ScalarValue, power: ScalarValue) -> ScalarValue:
-    """Compute x^y for special values and signs, given power = |x|^y for finite positive |x|."""
-    a, down = magnitude(x), y < 0.0
-    zero, infinite = x.constant(0.0), x.constant(math.inf)
-    power = select(a == 0.0, select(down, infinite, zero), power)
-    power = select(a == infinite, select(down, zero, infinite), power)
-    power = select((a == 1.0) | (y == 0.0), 1.0, power)
-    is_integer = nearest_even(y) == y
-    half = y * 0.5
-    odd = is_integer & (nearest_even(half) != half)
-    power = select(odd, copy_sign(power, x), power)
-    undefined = ((x < 0.0) & (a < infinite) & ~is_integer) | (y != y) | (x != x)
-    return select(undefined & (x != 1.0) & (y != 0.0), math.nan, power)
+    return with_limits_of_pow(x, y, _exp(y * _log_of(*split(magnitude(x)))))
 
 
 def _is_far(x: ScalarValue) -> ScalarValue:
@@ -141,7 +107,7 @@ def _is_far(x: ScalarValue) -> ScalarValue:
 
 def _without_half_pi(x: ScalarValue, multiple: ScalarValue) -> ScalarValue:
     """Compute x minus a multiple of pi / 2."""
-    return fma(multiple, -HALF_PI_LOW, fma(multiple, -HALF_PI_HIGH, x))
+    return fma(multiple, -HALF_PI_REST, fma(multiple, -HALF_PI, x))
 
 
 def _wave(r: ScalarValue, shifted: ScalarValue) -> ScalarValue:
@@ -155,7 +121,7 @@ def sin(x: ScalarValue) -> ScalarValue:
     """Compute the sine."""
     shifted = fma(x, 1.0 / math.pi, ROUNDING_SHIFT)
     ordinary = _wave(_without_half_pi(x, (shifted - ROUNDING_SHIFT) * 2.0), shifted)
-    return rarely(_is_far(x), call("sin", x), ordinary)
+    return rarely(_is_far(x), far_sin(x, "float32"), ordinary)
 
 
 def cos(x: ScalarValue) -> ScalarValue:
@@ -163,4 +129,9 @@ def cos(x: ScalarValue) -> ScalarValue:
     a = magnitude(x)
     shifted = fma(a, 1.0 / math.pi, 0.5) + ROUNDING_SHIFT
     ordinary = _wave(_without_half_pi(a, fma(shifted - ROUNDING_SHIFT, 2.0, -1.0)), shifted)
-    return rarely(_is_far(x), call("cos", x), ordinary)
+    return rarely(_is_far(x), far_cos(x, "float32"), ordinary)
+
+
+def tan(x: ScalarValue) -> ScalarValue:
+    """Compute the tangent."""
+    return scalar_circular.tan(x, "float32")

@@ -20,7 +20,6 @@ from mxrun.codegen.scalar_instructions import (
     at_least,
     at_most,
     bits,
-    call,
     copy_sign,
     exponent_and_mantissa,
     fma,
@@ -34,6 +33,7 @@ from mxrun.codegen.scalar_instructions import (
     select,
     square_root,
 )
+from mxrun.codegen.scalar_remainder import long_rest, with_divisor_sign
 from mxrun.codegen.scalar_value import ScalarValue
 
 LOG2_E = math.log2(math.e)
@@ -369,13 +369,9 @@ def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     # that.
     quotient = round_down(x / y)
     usual = (magnitude(quotient) < 2.0**24) & (magnitude(y) < math.inf)
-    rest = rarely(~usual, call("fmodf", x, y), fma(-quotient, y, x))
-    return with_divisor_sign(rest, y)
-
-
-def with_divisor_sign(rest: ScalarValue, y: ScalarValue) -> ScalarValue:
-    """Adjust a remainder of either sign, |rest| <= |y|, to the sign of y."""
-    return copy_sign(select(copy_sign(rest, y) != rest, rest + y, rest), y)
+    # float64 numbers hold the remainder exactly.
+    long = long_rest(x.convert("float64"), y.convert("float64"), "float32").convert("float32")
+    return with_divisor_sign(rarely(~usual, long, fma(-quotient, y, x)), y)
 
 
 def _rounded_exponent(x: ScalarValue) -> ScalarValue:

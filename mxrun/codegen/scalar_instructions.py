@@ -96,11 +96,6 @@ def bits(x: ScalarValue) -> ScalarValue:
     return x.make("bits", dtype=_BITS[x.dtype])
 
 
-def call(function: str, *arguments: ScalarValue) -> ScalarValue:
-    """Call a function of the C library for every element."""
-    return arguments[0].graph.add("call", arguments[0].dtype, arguments, function)
-
-
 def scale(x: ScalarValue, k: ScalarValue) -> ScalarValue:
     """Compute x * 2^k, rounded once, for float32 x from 1/2 to 2 and integer k from -252 to 252."""
     if "scale" in x.graph.instructions:

@@ -93,7 +93,7 @@ def instructions() -> frozenset[str]:
 
 def _has_simple_operations(graph: ScalarGraph) -> bool:
     """Return whether a loop has no functions that are made of many operations."""
-    return not any(node.operation in (*OPTIONAL, "call", "rarely") for node in graph.nodes)
+    return not any(node.operation in (*OPTIONAL, "rarely") for node in graph.nodes)
 
 
 @cache

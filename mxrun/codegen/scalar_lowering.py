@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import ModuleType
 
-from mxrun.codegen import scalar_double, scalar_float32
+from mxrun.codegen import (
+    scalar_circular,
+    scalar_double,
+    scalar_error_function,
+    scalar_exponential,
+    scalar_float32,
+    scalar_gamma,
+    scalar_logarithm,
+    scalar_remainder,
+)
 from mxrun.codegen.scalar_functions import VOCABULARY, expanded
 from mxrun.codegen.scalar_instructions import (
-    call,
     copy_sign,
     fma,
     magnitude,
@@ -22,22 +29,6 @@ from mxrun.codegen.scalar_instructions import (
     truncate,
 )
 from mxrun.codegen.scalar_value import BOOL, ScalarGraph, ScalarValue
-
-# The C library's functions of float64, called for one element at a time, with the errors that the
-# library specifies (glibc: 2 units in the last place, 10 for the gamma functions). Maps of float64,
-# which serve checks only, call all of them. Maps of float32 call those that neither scalar_float32
-# nor scalar_double has, because they are rare in networks, and round the result once: 4 to 75 ns
-# per element, where vectors would take 1 to 4.
-_LIBRARY = {
-    **{name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "pow", "cbrt")},
-    **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc")},
-    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    "gamma": "tgamma",
-    # It also writes the sign of gamma to the global variable `signgam`. The threads of a team may
-    # write it at the same time, which is harmless: nobody reads it, and the result does not depend
-    # on it.
-    "gammaln": "lgamma",
-}
 
 
 def lowered(
@@ -78,10 +69,6 @@ def _maximum(x: ScalarValue, y: ScalarValue) -> ScalarValue:
 
 def _minimum(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     return select((x < y) | (x != x), x, y)
-
-
-def _library_mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
-    return scalar_float32.with_divisor_sign(call("fmod", x, y), y)
 
 
 def _false(x: ScalarValue) -> ScalarValue:
@@ -131,15 +118,21 @@ def _of(module: ModuleType) -> dict[str, Callable[..., ScalarValue]]:
     return {name: getattr(module, name) for name in VOCABULARY if hasattr(module, name)}
 
 
-_CALLS: dict[str, Callable[..., ScalarValue]] = {
-    name: partial(call, function) for name, function in _LIBRARY.items()
+_DOUBLE = {
+    name: function
+    for module in (
+        *(scalar_exponential, scalar_logarithm, scalar_circular),
+        *(scalar_error_function, scalar_gamma, scalar_remainder),
+    )
+    for name, function in _of(module).items()
 }
+# Maps of float32 compute in float32 what is frequent in networks, and the rest in float64.
 _WIDENED = {
     name: scalar_double.widened(function)
-    for name, function in {**_CALLS, **_of(scalar_double)}.items()
+    for name, function in {**_DOUBLE, **_of(scalar_double)}.items()
 }
 _LOWERINGS: dict[str, dict[str, Callable[..., ScalarValue]]] = {
     "float32": {**_FLOATING, **_WIDENED, **_of(scalar_float32)},
-    "float64": {**_FLOATING, **_CALLS, "mod": _library_mod},
+    "float64": {**_FLOATING, **_DOUBLE},
     **dict.fromkeys(("int32", "int64", "uint8"), _INTEGERS),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -66,8 +66,6 @@ class OperationGenerator:
             return self._converted(arguments[0], sources[0], node.dtype, result)
         if operation == "negative":
             return (builder.fneg if node.dtype in FLOATS else builder.neg)(arguments[0])
-        if operation == "call":
-            return self._by_element(self._library(node), arguments, result)
         floating, integral = _ARITHMETIC[operation]
         return getattr(builder, floating if node.dtype in FLOATS else integral)(*arguments)
 
@@ -142,25 +140,6 @@ class OperationGenerator:
         if TYPES[target].width < TYPES[source].width:
             return builder.trunc(value, result)
         return (builder.sext if source in _SIGNED else builder.zext)(value, result)
-
-    def _by_element(self, make: Callable[..., Any], arguments: Sequence[Any], result: Any) -> Any:
-        """Apply a scalar operation to each element, where no vector instruction exists."""
-        builder = self.builder
-        total = ir.Constant(result, ir.Undefined)
-        for lane in range(LANES):
-            place = ir.Constant(INDEX, lane)
-            scalars = [builder.extract_element(argument, place) for argument in arguments]
-            total = builder.insert_element(total, make(*scalars), place)
-        return total
-
-    def _library(self, node: ScalarNode) -> Callable[..., Any]:
-        """Return a call of a C function of numbers of the node's own type."""
-        number = TYPES[node.dtype]
-
-        def call(*scalars: Any) -> Any:
-            return call_function(self.builder, str(node.detail), number, list(scalars))
-
-        return call
 
 
 _INTRINSICS = {

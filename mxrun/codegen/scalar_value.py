@@ -82,12 +82,12 @@ class LoopForm:
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """One operation: result type, indices of the argument nodes, and a constant or name."""
+    """One operation: result type, indices of the argument nodes, and a constant."""
 
     operation: str
     dtype: str
     arguments: tuple[int, ...] = ()
-    detail: Number | str | tuple[float, ...] | None = None
+    detail: Number | tuple[float, ...] | None = None
 
 
 @dataclass
@@ -106,7 +106,7 @@ class ScalarGraph:
         operation: str,
         dtype: str,
         arguments: tuple[ScalarValue, ...] = (),
-        detail: Number | str | tuple[float, ...] | None = None,
+        detail: Number | tuple[float, ...] | None = None,
     ) -> ScalarValue:
         """Return the value of a node, which is created unless an equal one exists."""
         node = ScalarNode(operation, dtype, tuple(argument.index for argument in arguments), detail)

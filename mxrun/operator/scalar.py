@@ -172,13 +172,7 @@ Function = Callable[..., Any]
 _NAMES = (*VOCABULARY, "where", "logical_and", "logical_or", "logical_xor", "logical_not")
 _BACKEND = Path(object_cache.__file__).parent
 # Source files that determine the machine code of a graph.
-_TRANSLATION = tuple(
-    str(_BACKEND / f"{name}.py")
-    for name in (
-        *("scalar_functions", "scalar_lowering", "scalar_instructions", "scalar_float32"),
-        *("scalar_double", "scalar_llvm", "scalar_operations", "scalar_value"),
-    )
-)
+_TRANSLATION = tuple(map(str, sorted(_BACKEND.glob("scalar_*.py"))))
 _ADDRESSES: dict[str, int] = {}
 _NOT_ARITHMETIC = ("operand", "convert", "select")
 
