@@ -28,7 +28,8 @@ _ELF_MAGIC = b"\x7fELF"
 _TRANSLATION = (
     *("arguments", "declaration", "intrinsics", "jit", "vectors", "products", "philox"),
     *("llvm_bfloat16", "llvm_block", "llvm_target"),
-    *("scalar_float32", "scalar_instructions", "scalar_value"),
+    *("scalar_exponential", "scalar_float32", "scalar_instructions", "scalar_logarithm"),
+    *("scalar_operations", "scalar_parts", "scalar_remainder", "scalar_value"),
 )
 
 

@@ -1,15 +1,18 @@
-"""LLVM code of the machine operations of `scalar_instructions`, on vectors of `LANES` elements."""
+"""LLVM code of the machine operations of `scalar_instructions`.
+
+They work on vectors of `LANES` elements, or on single numbers of native functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.codegen.llvm_target import call_function
-from mxrun.codegen.scalar_value import BOOL, FLOATS, ScalarNode
+from mxrun.codegen.scalar_value import BOOL, FLOATS, ScalarGraph, ScalarNode, ScalarValue
 
 # Elements of a vector. Two registers of 512 bits side by side hide the latency of long dependency
 # chains (tanh over 3 million floats: 1.05 ms, with one 1.32); float64 takes four.
@@ -40,15 +43,34 @@ def vector_of(element: Any) -> Any:
     return ir.VectorType(element, LANES)
 
 
-class OperationGenerator:
-    """Generator of the code of single operations."""
+def number_code(builder: Any, function: Callable[[ScalarValue], ScalarValue], argument: Any) -> Any:
+    """Generate the code of a function of one float64 number without rare elements."""
+    graph = ScalarGraph()
+    result = function(graph.add("operand", "float64", (), 0))
+    operations = OperationGenerator(builder, is_vector=False)
+    values: list[Any] = []
+    for node in graph.nodes:
+        if node.operation == "operand":
+            values.append(argument)
+        elif node.operation == "constant":
+            values.append(ir.Constant(TYPES[node.dtype], node.detail))
+        else:
+            sources = [graph.nodes[index].dtype for index in node.arguments]
+            own = [values[index] for index in node.arguments]
+            values.append(operations.computed(node, sources, own))
+    return values[result.index]
 
-    def __init__(self, builder: Any) -> None:
-        self.builder = builder
+
+class OperationGenerator:
+    """Generator of the code of single operations, of vectors or of numbers."""
+
+    def __init__(self, builder: Any, is_vector: bool = True) -> None:
+        self.builder, self.is_vector = builder, is_vector
 
     def computed(self, node: ScalarNode, sources: Sequence[str], arguments: Sequence[Any]) -> Any:
-        """Return the vector of an operation; `sources` are the types of its arguments."""
-        result = vector_of(TYPES[node.dtype])
+        """Return the result of an operation; `sources` are the types of its arguments."""
+        element = TYPES[node.dtype]
+        result = vector_of(element) if self.is_vector else element
         builder, operation = self.builder, node.operation
         if operation in _AVX512:
             return self._avx512(operation, arguments)
@@ -70,7 +92,7 @@ class OperationGenerator:
         return getattr(builder, floating if node.dtype in FLOATS else integral)(*arguments)
 
     def _intrinsic(self, name: str, dtype: str, arguments: Sequence[Any]) -> Any:
-        full = f"llvm.{name}.v{LANES}{_NAMES[dtype]}"
+        full = f"llvm.{name}.{f'v{LANES}' if self.is_vector else ''}{_NAMES[dtype]}"
         return call_function(self.builder, full, arguments[0].type, list(arguments))
 
     def _avx512(self, operation: str, arguments: Sequence[Any]) -> Any:

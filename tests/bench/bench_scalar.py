@@ -34,9 +34,23 @@ class Scalar:
 
 
 def cases() -> Iterator[Scalar]:
-    """Forward and backward of the functions that networks use, and an expression of five."""
-    for name in ("exp", "log", "tanh", "sigmoid", "erf"):
-        peer = getattr(torch, name)
+    """Functions of one number, backward of those that networks use, and an expression of five."""
+    names = [
+        *("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "sinh", "cosh", "log1p")
+    ]
+    names += [
+        "log2",
+        "log10",
+        "erfc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "arcsinh",
+        "arccosh",
+        "arctanh",
+    ]
+    for name in (*names, "gammaln"):
+        peer = torch.lgamma if name == "gammaln" else getattr(torch, name)
         word = getattr(scalar, name)
         yield Scalar(name, lambda g, x, y, f=word: f(x), lambda g, x, y, o, f=peer: f(x, out=o))
     yield Scalar("gelu", lambda g, x, y: scalar.gelu(x), lambda g, x, y, o: ops.gelu.out(x, out=o))
@@ -101,7 +115,12 @@ def match(case: Scalar, elements: int) -> alternate.Match:
     """Return the map on the tape and PyTorch's, over tensors of PyTorch."""
     random = np.random.default_rng(0)
     g, x = (torch.from_numpy(random.standard_normal(elements, np.float32)) for _ in range(2))
-    x = x.abs() if case.name.startswith("log") else x
+    if case.name in ("arcsin", "arccos", "arctanh"):
+        x = torch.erf(x)
+    elif case.name.startswith("log") or case.name == "gammaln":
+        x = x.abs()
+    elif case.name == "arccosh":
+        x = x.abs() + 1
     tensors = [g, x, torch.sigmoid(x)]
     own, peer = torch.empty(elements), torch.empty(elements)
     sources = [source(index) for index in range(len(tensors))]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from object_symbols import undefined_symbols
+from scalar_maps import units_off
 
-from mxrun.codegen import intrinsics, jit, products, vectors
-from mxrun.codegen.arguments import Arguments, Float64s, Int64s, Table
+from mxrun.codegen import intrinsics, jit, object_cache, products, vectors
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int64s, Integer, Table
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.compiler import INTRINSICS
@@ -125,3 +128,36 @@ def test_a_pointer_can_be_without_memory() -> None:
     loop.set("data", np.ones(1, np.int64))
     loop()
     assert output[0] == 0
+
+
+class Logarithms(Arguments):
+    data: Float64s
+    output: Float64s
+    narrow_data: Float32s
+    narrow_output: Float32s
+    count: Integer
+
+
+@jit.native
+def logarithm_loop(call: Logarithms) -> None:
+    """output = log(data), in float64 and in float32."""
+    for i in range(call.count):
+        call.output[i] = math.log(call.data[i])
+        call.narrow_output[i] = math.log(call.narrow_data[i])
+
+
+def test_logarithms_are_accurate_without_the_c_library() -> None:
+    x = np.exp2(np.random.default_rng(0).uniform(-1074, 1023, 4096))
+    x[:8] = 0, -0.0, -1, np.inf, np.nan, 5e-324, 1, 1 + 2.0**-52
+    with np.errstate(all="ignore"):
+        narrow = (x ** (1 / 8)).astype(np.float32)
+        wanted = np.log(x), np.log(narrow.astype(np.float64))
+    found = np.zeros_like(x), np.zeros_like(narrow)
+    arrays = {"data": x, "output": found[0], "narrow_data": narrow, "narrow_output": found[1]}
+    HostLoop(logarithm_loop, Logarithms(count=x.size, **arrays))()
+    assert units_off(found[0], wanted[0]).max() <= 1.0
+    assert units_off(found[1], wanted[1]).max() <= 0.502
+    assert logarithm_loop.key is not None
+    compiled = object_cache.find(logarithm_loop.key)
+    assert compiled is not None
+    assert undefined_symbols(compiled.code) <= {"memset", "memcpy"}

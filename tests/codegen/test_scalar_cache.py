@@ -69,12 +69,6 @@ def test_a_map_of_a_plugin_is_compiled_once(tmp_path: Path) -> None:
     assert run(tmp_path) == ([-1.0, 8.0], False)
 
 
-def test_a_cached_map_still_finds_the_c_library(tmp_path: Path) -> None:
-    values = [pytest.approx(27.308233), 8.0]
-    assert run(tmp_path, body="scalar.cosh(x)") == (values, True)
-    assert run(tmp_path, body="scalar.cosh(x)") == (values, False)
-
-
 def test_a_changed_function_is_compiled_again_and_a_changed_comment_not(tmp_path: Path) -> None:
     assert run(tmp_path) == ([-1.0, 8.0], True)
     assert run(tmp_path, body="SLOPE - x") == ([4.25, 8.0], True)

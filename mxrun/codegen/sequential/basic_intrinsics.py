@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from mxrun.codegen import intrinsics, llvm_block, philox
+from mxrun.codegen import intrinsics, llvm_block, philox, scalar_logarithm
 from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.scalar_operations import number_code
 from mxrun.codegen.sequential.arithmetic import Untyped, converted, extreme
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.codegen.sequential.kinds import (
@@ -150,6 +151,14 @@ def _function(name: str) -> Intrinsic:
     return call
 
 
+def _logarithm(builder: Any, value: Operand) -> Operand:
+    """Compute in float64; the logarithm of a float32 number is rounded once."""
+    given = number(value)
+    wide = converted(builder, given, FLOAT64).code
+    result = TypedValue(FLOAT64, number_code(builder, scalar_logarithm.log, wide))
+    return converted(builder, result, FLOAT32) if given.kind == FLOAT32 else result
+
+
 def _absolute(builder: Any, value: Operand) -> Operand:
     given = number(value)
     if isinstance(given.kind, Kind) and given.kind.is_float:
@@ -186,6 +195,6 @@ BASIC: dict[Any, Intrinsic] = {
     abs: _absolute,
     math.sqrt: _function("sqrt"),
     np.sqrt: _function("sqrt"),
-    math.log: _function("log"),
+    math.log: _logarithm,
     math.isnan: _is_nan,
 }
