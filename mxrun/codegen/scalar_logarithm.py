@@ -74,7 +74,10 @@ def log_of(k: ScalarValue | Number, f: ScalarValue) -> ScalarValue:
     """Compute log(2^k * (1 + f)), with log(1 + f) = f - f^2 / 2 + s * (f^2 / 2 + s^2 * LOG)."""
     s = f / (f + 2.0)
     square, half = s * s, f * f * 0.5
-    inner = s * fma(square, polynomial(square, LOG), half)
+    # Two chains of half the length: in native functions nothing else may be there to compute.
+    fourth = square * square
+    series = fma(square, polynomial(fourth, LOG[1::2]), polynomial(fourth, LOG[::2]))
+    inner = s * fma(square, series, half)
     if isinstance(k, ScalarValue):
         return fma(k, LN2_HIGH, f - (half - fma(k, LN2_LOW, inner)))
     return f - (half - inner)

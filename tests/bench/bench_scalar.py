@@ -116,7 +116,7 @@ def match(case: Scalar, elements: int) -> alternate.Match:
     random = np.random.default_rng(0)
     g, x = (torch.from_numpy(random.standard_normal(elements, np.float32)) for _ in range(2))
     if case.name in ("arcsin", "arccos", "arctanh"):
-        x = torch.erf(x)
+        x = torch.erf(x) * 0.99
     elif case.name.startswith("log") or case.name == "gammaln":
         x = x.abs()
     elif case.name == "arccosh":
