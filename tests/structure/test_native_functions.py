@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -10,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import get_type_hints
 
 import pytest
+from object_symbols import undefined_symbols
 
 import mxrun
 import mxrun.ops
 from mxrun.codegen.arguments import Arguments, Integer
 from mxrun.codegen.jit import InlinedFunction, NativeFunction, native
+from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.syntax import tree_of
 from mxrun.device.cpu.call import loop_call
 
@@ -95,3 +98,19 @@ def test_only_the_declared_arguments_are_bound(given: Arguments | tuple[int, ...
         TypeError, match=f"counting_loop takes Counting, not {type(given).__name__}"
     ):
         loop_call(counting_loop, given, threads=1)
+
+
+@pytest.mark.full
+def test_native_functions_need_the_c_library_for_memory_alone(
+    functions: Mapping[str, NativeFunction | InlinedFunction],
+) -> None:
+    for name, function in functions.items():
+        if isinstance(function, NativeFunction):
+            objects = []
+            for variant in (function, function.bfloat16):
+                # Some functions are of bfloat16 elements alone.
+                with contextlib.suppress(Untyped):
+                    objects.append(variant._compile())
+            assert objects, name
+            for each in objects:
+                assert undefined_symbols(each.code) <= {"memcpy", "memmove", "memset"}, name
