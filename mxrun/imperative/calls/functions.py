@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
+from mxrun.base.once import once
 from mxrun.imperative.arrays.array import NDArrayBase
 from mxrun.imperative.calls.invoke import invoke
 from mxrun.operator.register import OPERATORS, AnyProperty, create
@@ -195,7 +195,7 @@ def operator_function(name: str) -> Callable[..., Any]:
     return _function(kind)
 
 
-@cache
+@once
 def _function(kind: type[AnyProperty]) -> Callable[..., Any]:
     binder = CallBinder(signature_of(kind.type_string))
     bind = binder.bind

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
+from mxrun.base.once import once
 from mxrun.graph.attributes import in_scope, is_hidden
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol, apply_entries
@@ -46,7 +46,7 @@ def compose_entries(
     return apply_entries(operator, inputs, parameters, name, own)
 
 
-@cache
+@once
 def cached_signature(name: str) -> OperatorSignature:
     """Return the signature of an operator, by its registered name."""
     return signature_of(name)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 from mxrun.base.errors import UserError
+from mxrun.base.once import once
 from mxrun.graph.attributes import normalised
 from mxrun.imperative.symbolic.call import cached_signature, compose_entries
 from mxrun.imperative.symbolic.symbol import Symbol
@@ -33,7 +33,7 @@ def operator_function(name: str) -> Callable[..., Any]:
     return _function(name)
 
 
-@cache
+@once
 def _function(operator: str) -> Callable[..., Any]:
     signature = cached_signature(OPERATORS.get(operator).type_string)
 
