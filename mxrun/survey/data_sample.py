@@ -29,8 +29,6 @@ from mxrun.options.datasets import PeekOptions
 from mxrun.preparation.record_order import shuffle_of
 from mxrun.survey.data_sections import TRAIN, DataSections
 
-# The epoch with which training begins.
-FIRST_EPOCH = 1
 # Values that may be missing from 0..1 because of rounding.
 _ROUNDING = 1e-3
 # Numbers of a box, and boxes that a label names.
