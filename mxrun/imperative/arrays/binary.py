@@ -21,6 +21,7 @@ from mxrun.runtime.engine.interface import Engine
 # Different numbers of one operation that are parameters; any further ones are arrays.
 _MAX_SCALARS = 64
 _MAX_POWERS = 1024
+_POWERS = ("_power_scalar", "_rpower_scalar")
 _scalars: dict[str, dict[float | str, AnyProperty]] = {}
 
 
@@ -87,14 +88,15 @@ def _with_scalar(name: str, number: float) -> AnyProperty | None:
 
     That is so for numbers that are not finite, which no parameter is, and after many numbers, such
     as the learning rates of a schedule: to prepare an operator takes milliseconds. The results have
-    the same bits, but for powers, whose squares are products.
+    the same bits, but for powers, which stay parameters: squares are products, and NumPy computes
+    those of several shapes in float64.
     """
     known = _scalars.setdefault(name, {})
     # 0.0 equals -0.0.
     key = number or repr(number)
     found = known.get(key)
     if found is None:
-        if not math.isfinite(number) or (len(known) >= _MAX_SCALARS and name != "_power_scalar"):
+        if not math.isfinite(number) or (len(known) >= _MAX_SCALARS and name not in _POWERS):
             return None
         if len(known) >= _MAX_POWERS:
             known.clear()
