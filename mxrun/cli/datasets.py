@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from mxrun.cli.registry import COMMANDS
@@ -13,6 +15,9 @@ from mxrun.options.datasets import (
     PeekOptions,
     StatisticsOptions,
 )
+
+if TYPE_CHECKING:
+    from mxrun.commands.datasets import DataSections
 
 _DAMAGED = 2
 
@@ -117,6 +122,20 @@ def peek(options: PeekOptions) -> None:
         write_note(f"wrote {file}")
 
 
+def _noted_sections(options: StatisticsOptions | CheckDataOptions) -> DataSections:
+    """Open the sections of a config's data, and write their notes."""
+    from mxrun.commands import datasets as command
+    from mxrun.report.notes import write_notes
+    from mxrun.report.status import status
+
+    with status(f"reading {options.config}"):
+        sections = command.open_sections(
+            options.config, overrides=options.overrides, allow_plugins=options.allow_plugins
+        )
+    write_notes(sections.notes)
+    return sections
+
+
 @COMMANDS.register("datasets stats", order=40)
 def stats(options: StatisticsOptions) -> None:
     """Count the records of each class, and measure sizes, mean and deviation of all values.
@@ -132,15 +151,9 @@ def stats(options: StatisticsOptions) -> None:
     from mxrun.commands import datasets as command
     from mxrun.report.datasets import statistics_parts
     from mxrun.report.infer import progress_callback
-    from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
-    from mxrun.report.status import status
 
-    with status(f"reading {options.config}"):
-        sections = command.open_sections(
-            options.config, overrides=options.overrides, allow_plugins=options.allow_plugins
-        )
-    write_notes(sections.notes)
+    sections = _noted_sections(options)
     with progress_callback(command.count_records(sections, options.split), True) as advance:
         report = command.statistics(sections, options, advance).to_json()
     if options.json:
@@ -164,15 +177,9 @@ def check(options: CheckDataOptions) -> None:
     from mxrun.commands import datasets as command
     from mxrun.report.datasets import check_parts
     from mxrun.report.infer import progress_callback
-    from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
-    from mxrun.report.status import status
 
-    with status(f"reading {options.config}"):
-        sections = command.open_sections(
-            options.config, overrides=options.overrides, allow_plugins=options.allow_plugins
-        )
-    write_notes(sections.notes)
+    sections = _noted_sections(options)
     with progress_callback(command.count_records(sections), True) as advance:
         report = command.check(sections, options, advance).to_json()
     if options.json:

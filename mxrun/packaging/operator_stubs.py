@@ -60,17 +60,9 @@ ARRAYS = StubStyle(
     varying="Any",
     extra={"out": "Any = None", "name": "str | None = None"},
 )
-METHOD = StubStyle(
-    tensor="NDArrayBase",
-    result="Self",
-    several="list[Self]",
-    varying="Any",
-    extra={"out": "Any = None", "name": "str | None = None"},
-    indent=4,
-    is_method=True,
+METHOD = replace(
+    ARRAYS, tensor="NDArrayBase", result="Self", several="list[Self]", indent=4, is_method=True
 )
-
-
 SYMBOLS = StubStyle(
     tensor="Symbol",
     result="Symbol",
@@ -81,7 +73,6 @@ SYMBOLS = StubStyle(
 )
 SYMBOL_METHOD = replace(
     SYMBOLS,
-    tensor="Symbol",
     result="Self",
     several="Self",
     varying="Self",
