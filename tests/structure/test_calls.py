@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -109,12 +109,24 @@ def calls(
                 yield node, declarations.get(".".join(names[part]), {}).get(name, [])
 
 
+def written_out(arguments: Sequence[ast.expr]) -> Iterator[ast.expr]:
+    """Yield arguments, and the elements of a tuple or list that is written behind a star."""
+    for each in arguments:
+        match each:
+            case ast.Starred(ast.Tuple(elements) | ast.List(elements)):
+                yield from written_out(elements)
+            case _:
+                yield each
+
+
 def unnamed(trees: Mapping[str, ast.Module]) -> Iterator[str]:
     """Yield the calls that give too many arguments of one type by their places."""
     declarations = {module: declared(tree) for module, tree in trees.items()}
     for module in trees:
         for call, parameters in calls(module, trees, declarations):
-            given = takewhile(lambda each: not isinstance(each, ast.Starred), call.args)
+            given = takewhile(
+                lambda each: not isinstance(each, ast.Starred), written_out(call.args)
+            )
             kinds = Counter(kind for (_, kind), _ in zip(parameters, given, strict=False) if kind)
             for kind, count in kinds.items():
                 if count > _MAX_ALIKE:
@@ -137,9 +149,10 @@ class Line:
     def part(self, w: str, x: str | None, y: str, z: str): self.part("", None, "", "")
 move(1, 2, z=3)
 Line(1, 2, 3, 4)
+Line(*(1, 2), *(3, 4))
 Line(1, 2, 3, d=4)
 """,
     }
     trees = {name: ast.parse(text) for name, text in planted.items()}
     found = [each.partition(": ")[2] for each in unnamed(trees)]
-    assert sorted(found) == ["Line (4 of float)", "self.part (4 of str)"]
+    assert sorted(found) == ["Line (4 of float)", "Line (4 of float)", "self.part (4 of str)"]

@@ -63,8 +63,10 @@ class SlidingWindow:
         plane = self
         if row:
             plane = SlidingWindow(
-                *((1, *self.stride), (1, *self.dilation)),
-                *((0, *self.pad_begin), (0, *self.pad_end)),
+                stride=(1, *self.stride),
+                dilation=(1, *self.dilation),
+                pad_begin=(0, *self.pad_begin),
+                pad_end=(0, *self.pad_end),
             )
         return DescriptorView(row=row), DescriptorView(self.groups, row=row), plane.arguments()
 
