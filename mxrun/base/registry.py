@@ -59,7 +59,8 @@ class Registry(Generic[T]):
     def add(self, name: str, entry: T, *aliases: str, **attributes: Any) -> None:
         """Register `entry`; raises InternalError if a name or alias is already taken.
 
-        attributes: what `attribute` returns of it; None and empty ones are left out.
+        attributes: what `attribute` returns of it; None and empty ones, but no number, are
+        left out.
         """
         for key in (name, *aliases):
             declared = self._declared.get(key)
@@ -68,7 +69,9 @@ class Registry(Generic[T]):
                 raise InternalError(f"{self.kind} {key!r} is registered twice")
         self._entries[name] = entry
         self._aliases.update(dict.fromkeys(aliases, name))
-        self._attributes[name] = {key: value for key, value in attributes.items() if value}
+        self._attributes[name] = {
+            key: value for key, value in attributes.items() if value or value == 0
+        }
 
     def register(self, name: str, **attributes: Any) -> Callable[[E], E]:
         """Return a decorator that registers a class or function as `name`; see `add`."""

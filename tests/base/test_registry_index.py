@@ -65,9 +65,11 @@ def test_attributes_are_known_before_the_module_is_imported(registry: Registry[i
     assert "one" in registry
     assert "declared_one" not in sys.modules
     registry.add("two", 2, suffixes=[".2"], foreign={"two: {x: 1}": "zwei deux"}, licence="")
+    registry.add("three", 3, order=0, suffixes=())
     registry.get("one")
     assert registry.attribute("suffixes") == {"one": [".1"], "two": [".2"]}
     assert registry.attribute("licence") == {}
+    assert registry.attribute("order") == {"three": 0}
     with pytest.raises(UserError) as caught:
         registry.get("Zwei")
     assert caught.value.diagnostics[0].hint == "mxrun calls it two: {x: 1}"

@@ -33,6 +33,12 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks = blocks_of(page("architecture").text)
     (shown,) = (block for block in blocks if block.file == "shout.py")
     (folder / "mxrun" / "cli" / "shout.py").write_text(shown.text)
+    # Commands without an order and with the order 0.
+    (folder / "mxrun" / "cli" / "whispers.py").write_text(
+        "from mxrun.cli.registry import COMMANDS\n"
+        "for name, order in {'hum': {}, 'whisper': {'order': 0}}.items():\n"
+        "    COMMANDS.register(name, **order)(lambda: None)\n"
+    )
     done = run(folder, str(ROOT / COMMAND.removeprefix("python ")))
     assert done.returncode == 0, done.stderr
     return folder
@@ -50,7 +56,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_file_with_its_options_and_the_written_index_are_a_command(copied: Path) -> None:
     listed = run(copied, "-m", "mxrun", "--help").stdout
     names = [line.split()[0] for line in listed.partition("Commands:")[2].splitlines() if line]
-    assert names == ["init", "shout", *names_in("")[1:]]
+    assert names == ["whisper", "init", "shout", *names_in("")[1:], "hum"]
     assert run(copied, "-m", "mxrun", "shout", "no", "--times", "2").stdout == "NO\nNO\n"
     assert run(copied, "-m", "mxrun", "shout", "no", "--json").stdout == '{"text":"NO\\n"}\n'
     refused = run(copied, "-m", "mxrun", "shout", "no", "--times", "0")
