@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from mxrun.base.docstrings import docstring
 from mxrun.base.near_names import folded, near_names
 from mxrun.cli import json_errors
 from mxrun.cli.parameters import as_command
@@ -102,9 +103,9 @@ def command_of(name: str) -> Any:
         cls=SuggestingGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None
     )
     if is_group:
-        app.callback()(function)
+        app.callback(help=docstring(function))(function)
     else:
-        app.command(name.rpartition(" ")[2])(as_command(function))
+        app.command(name.rpartition(" ")[2], help=docstring(function))(as_command(function))
     return typer.main.get_command(app)
 
 

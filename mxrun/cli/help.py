@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-
 import typer
 
+from mxrun.base.docstrings import docstring
 from mxrun.cli.command_group import command_of
 from mxrun.cli.registry import COMMANDS, names_in
 from mxrun.options.reference import HelpOptions
@@ -32,10 +31,7 @@ def help_(context: typer.Context, options: HelpOptions) -> None:
     from mxrun.report.reference import overview_parts, report_parts
     from mxrun.report.result import write_json, write_tables
 
-    commands = {
-        name: inspect.cleandoc(COMMANDS.get(name).__doc__ or "").split("\n")[0]
-        for name in names_in("")
-    }
+    commands = {name: docstring(COMMANDS.get(name)).split("\n")[0] for name in names_in("")}
     if not options.key:
         overview = {**command.overview(), "commands": commands}
         if options.json:

@@ -16,6 +16,7 @@ import typer
 
 from mxrun import __version__
 from mxrun.base.cache_files import distrusted
+from mxrun.base.docstrings import docstring
 from mxrun.base.errors import MxrunError, OperatorRaised, UserError
 from mxrun.cli import json_errors
 from mxrun.cli.command_group import CommandGroup
@@ -115,7 +116,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _mxrun(
     version: Annotated[
         bool,
@@ -130,3 +130,6 @@ def _mxrun(
 
     Begin with: mxrun train digits_lenet
     """
+
+
+app.callback(help=docstring(_mxrun))(_mxrun)

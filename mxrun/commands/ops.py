@@ -6,7 +6,6 @@ parameters: the first of the `examples` of every field that has some, over the d
 
 from __future__ import annotations
 
-import inspect
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from mxrun import library
 from mxrun.base.description import describe_field
+from mxrun.base.docstrings import docstring
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.config.dump import dump
@@ -66,7 +66,7 @@ def operator(name: str, settings: Sequence[str] = ()) -> Description:
     shapes = _example_shapes(prop)
     return {
         **_summary(prop),
-        "doc": _doc(prop),
+        "doc": docstring(type(prop)),
         "example": {key: _plain(getattr(prop.parameters, key)) for key in _set_parameters(prop)},
         "arguments": [
             {"name": argument, "gradient": kind.value}
@@ -130,15 +130,10 @@ def _summary(prop: AnyProperty) -> Description:
     return {
         "name": name,
         "aliases": list(OPERATORS.aliases(name)),
-        "summary": _first_sentence(_doc(prop)),
+        "summary": _first_sentence(docstring(type(prop))),
         "backends": [*implementations(name), "numpy"],
         "differentiable": GradientKind.COMPUTES in prop.list_gradients(),
     }
-
-
-def _doc(prop: AnyProperty) -> str:
-    """Return the docstring of the operator itself, not an inherited one."""
-    return inspect.cleandoc(type(prop).__doc__ or "")
 
 
 def _first_sentence(doc: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from mxrun import library
 from mxrun.commands.ops import operator_names
 from mxrun.config import json_schema
+from mxrun.config.json_schema import model_schema
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator.optimizer import OPTIMIZERS
@@ -21,13 +22,12 @@ def schema() -> dict[str, Any]:
     library.load()
     return json_schema(
         operators={
-            name: OPERATORS.get(name).parameter_type.model_json_schema()
-            for name in operator_names()
+            name: model_schema(OPERATORS.get(name).parameter_type) for name in operator_names()
         },
-        datasets={name: DATASETS.get(name).options.model_json_schema() for name in DATASETS},
-        optimizers={name: OPTIMIZERS.get(name).model_json_schema() for name in OPTIMIZERS},
-        schedules={name: SCHEDULES.get(name).model_json_schema() for name in SCHEDULES},
-        initializers={name: INITIALIZERS.get(name).model_json_schema() for name in INITIALIZERS},
-        metrics={name: METRICS.get(name).model_json_schema() for name in METRICS},
-        transforms={name: TRANSFORMS.get(name).model_json_schema() for name in TRANSFORMS},
+        datasets={name: model_schema(DATASETS.get(name).options) for name in DATASETS},
+        optimizers={name: model_schema(OPTIMIZERS.get(name)) for name in OPTIMIZERS},
+        schedules={name: model_schema(SCHEDULES.get(name)) for name in SCHEDULES},
+        initializers={name: model_schema(INITIALIZERS.get(name)) for name in INITIALIZERS},
+        metrics={name: model_schema(METRICS.get(name)) for name in METRICS},
+        transforms={name: model_schema(TRANSFORMS.get(name)) for name in TRANSFORMS},
     )

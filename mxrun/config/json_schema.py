@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import ModelSchema
+
+from mxrun.base.docstrings import docstring
 from mxrun.base.params import NULL
 from mxrun.config.data import DatasetSection
 from mxrun.config.file_keys import (
@@ -39,6 +43,19 @@ _PARTS_BUILT_ELSEWHERE = (
 )
 
 
+class _SchemaGenerator(GenerateJsonSchema):
+    """Generator of schemas with the models' docstrings, also if the interpreter strips them."""
+
+    def model_schema(self, schema: ModelSchema) -> Schema:
+        docstring(schema["cls"])
+        return super().model_schema(schema)
+
+
+def model_schema(model: type[BaseModel]) -> Schema:
+    """Return the JSON Schema of a model, with its docstring as the description."""
+    return model.model_json_schema(schema_generator=_SchemaGenerator)
+
+
 def json_schema(
     operators: Kinds,
     datasets: Kinds,
@@ -51,10 +68,9 @@ def json_schema(
     """Return the JSON Schema of a config file.
 
     Every argument gives, by name, the schema of the parameters of one kind, without references: a
-    `description`, the `properties`, each with a description, and the `required` ones. If Python
-    strips docstrings (`-OO`), the descriptions of kinds and sections are empty.
+    `description`, the `properties`, each with a description, and the `required` ones.
     """
-    schema = RunConfig.model_json_schema()
+    schema = model_schema(RunConfig)
     definitions = schema["$defs"]
     definitions["Train"]["properties"]["metrics"]["anyOf"][0]["items"] = {"$ref": "#/$defs/Metric"}
     for model in set(sections_in(RunConfig)):
@@ -206,7 +222,7 @@ def _closed(section: type[Section], properties: Schema, required: list[str]) -> 
     """Return the schema of an object with no other keys, described by its section."""
     return {
         "type": "object",
-        "description": inspect.cleandoc(section.__doc__ or ""),
+        "description": docstring(section),
         "properties": properties,
         "required": required,
         "additionalProperties": False,
@@ -233,7 +249,7 @@ def _layer_edits() -> Schema:
     names = {"type": "string", "description": "The name of a layer or block."}
     return {
         "type": "object",
-        "description": inspect.cleandoc(LayerEditKeys.__doc__ or ""),
+        "description": docstring(LayerEditKeys),
         "properties": {
             **by_layer,
             REMOVE: {
@@ -272,7 +288,7 @@ def _properties(model: type[Section]) -> Schema:
     """Return the schemas of a model's keys; an optional key is left out, not null."""
     return {
         key: _with_expressions(_without_null(part))
-        for key, part in model.model_json_schema()["properties"].items()
+        for key, part in model_schema(model)["properties"].items()
     }
 
 

@@ -6,7 +6,6 @@ optimizers, schedules, initializers, metrics, transforms, data sets and operator
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from mxrun import library
 from mxrun.base.description import describe_field, flow
+from mxrun.base.docstrings import docstring
 from mxrun.base.errors import SourceLocation
 from mxrun.base.keywords import RECURRENT, REPEAT
 from mxrun.base.near_names import folded
@@ -248,14 +248,17 @@ def _kinds(
     entries = []
     for kind in registry:
         entry = registry.get(kind)
-        model = entry.options if isinstance(entry, DatasetFormat) else entry
-        doc = entry.doc if isinstance(entry, DatasetFormat) else entry.__doc__
+        model, documented = (
+            (entry.options, entry.read) if isinstance(entry, DatasetFormat) else (entry, entry)
+        )
         inside = _KeyPlace((*path, kind), (*shared, kind), partial(wrap, kind))
-        entries.append(_kind(model, doc or "", "kind", inside))
+        entries.append(_kind(model, documented, "kind", inside))
     return tuple(entries)
 
 
-def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -> ReferenceEntry:
+def _kind(
+    model: type[BaseModel], documented: Any, kind: EntryKind, place: _KeyPlace
+) -> ReferenceEntry:
     """Return the entry of a kind or an operator, whose keys are the fields of `model`."""
     complete, required = _complete(model), _required(model)
     if kind == "operator":
@@ -268,7 +271,7 @@ def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -
         place.path,
         place.shared,
         kind,
-        _paragraphs(doc),
+        _paragraphs(documented),
         example=yaml_text(place.wrap(dict(example))),
         entries=_keys(model, replace(place, complete=complete, required=required)),
     )
@@ -298,7 +301,7 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
         if not known.is_internal and not issubclass(known, OptimizerProperty):
             place = _KeyPlace((*path, name), (*path, name), partial(of_operator, name))
             model = known.parameter_type
-            operators.append(_kind(model, known.__doc__ or "", "operator", place))
+            operators.append(_kind(model, known, "operator", place))
 
     def of_edit(edits: dict[str, Any]) -> dict[str, Any]:
         return {"extends": _EXTENDED, "network": {"layers": edits}}
@@ -322,16 +325,16 @@ def _layer_section(path: KeyPath, key: str, model: type[Section]) -> ReferenceEn
         place.path,
         place.shared,
         "section",
-        _paragraphs(model.__doc__ or ""),
+        _paragraphs(model),
         "mapping",
         example=yaml_text(place.wrap(dict(required))),
         entries=_keys(model, place),
     )
 
 
-def _paragraphs(doc: str) -> str:
+def _paragraphs(of: Any) -> str:
     """Return a docstring with every paragraph on one line."""
-    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(doc).split("\n\n"))
+    return "\n\n".join(" ".join(each.split()) for each in docstring(of).split("\n\n"))
 
 
 def _network(layers: list[Any]) -> dict[str, Any]:

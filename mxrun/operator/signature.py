@@ -6,7 +6,6 @@ ones that some parameters leave out are optional.
 
 from __future__ import annotations
 
-import inspect
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from mxrun.base.description import describe_field
+from mxrun.base.docstrings import docstring
 from mxrun.base.errors import UserError
 from mxrun.operator.register import OPERATORS, AnyProperty, create
 from mxrun.operator.shape import ShapeContradiction
@@ -92,7 +92,7 @@ def signature_of(name: str) -> OperatorSignature:
         counts.pop() if len(counts) == 1 else 0,
         fields,
         not named_only,
-        inspect.cleandoc(kind.__doc__ or ""),
+        docstring(kind),
     )
 
 

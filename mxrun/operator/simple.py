@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from pydantic import Field, create_model
 
 from mxrun.base import flags
+from mxrun.base.docstrings import docstring
 from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
@@ -138,7 +139,7 @@ def simple_operator(
         if scalar is not None and not entry.reads_parameter("scalar"):
             hint = "add it after the tensors: def f(x, scalar)"
             raise entry_error(function, f"no function of {name} takes its scalar", hint=hint)
-        document = description or function.__doc__ or ""
+        document = description or docstring(function)
         if not document and flags.docstrings():
             hint = "begin the function with a docstring: the formula, what backward reads"
             raise entry_error(function, f"{name} has no description", hint=hint)

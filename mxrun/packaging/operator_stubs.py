@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun import library
+from mxrun.base.docstrings import docstring
 from mxrun.base.files import write_text
 from mxrun.base.params import check
 from mxrun.imperative import operators, symbolic
@@ -214,7 +215,7 @@ def _composite_method(name: str, function: Callable[..., Any]) -> str:
 
 
 def _first_paragraph(function: Callable[..., Any]) -> str:
-    return " ".join(inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
+    return " ".join(docstring(function).partition("\n\n")[0].split())
 
 
 def _file(title: str, imports: list[str], declared: str, used: tuple[str, ...] = ()) -> str:
@@ -277,7 +278,7 @@ def sym_stub() -> str:
         value = getattr(symbolic, name)
         if value.__module__ == numbers.__name__:
             listed = ["left: Symbol | float", "right: Symbol | float"]
-            own.append(_declaration(name, listed, "Any", inspect.cleandoc(value.__doc__), 0))
+            own.append(_declaration(name, listed, "Any", docstring(value), 0))
         elif value.__module__ == symbolic.__name__:
             own.append(_own_function(name, value))
         else:

@@ -8,6 +8,7 @@ import pytest
 from commands import python_output
 
 from mxrun import datasets, io
+from mxrun.base.docstrings import docstring
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.registry import DATASETS
@@ -43,7 +44,7 @@ def test_the_table_of_names_is_the_folder():
     assert set(DATASETS) >= {path.stem for path in folder.glob("*.py")} - {"__init__"}
     for name in ("digits", "mnist", "synthetic"):
         assert DATASETS.get(name).name == name
-        assert DATASETS.get(name).doc
+        assert docstring(DATASETS.get(name).read)
         for option in DATASETS.get(name).options.model_fields.values():
             assert option.description
 

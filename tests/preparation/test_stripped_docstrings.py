@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from commands import result
+import shown_texts
+from commands import mxrun, python_output, result, succeeded
 from layer_configs import DENSE, SOFTMAX, written
 
 STRIPPED = {"PYTHONOPTIMIZE": "2"}
@@ -22,3 +23,12 @@ def test_commands_need_no_docstrings(tmp_path: Path) -> None:
     first, second = (path.read_text().splitlines() for path in metrics)
     assert first == second
     assert json.loads(first[-1])
+
+
+def test_users_see_the_same_texts() -> None:
+    stripped = json.loads(python_output("-OO", shown_texts.__file__))
+    assert stripped == json.loads(json.dumps(shown_texts.shown_texts()))
+    assert all(stripped["commands"].values())
+    for command in (("-h",), ("datasets", "-h")):
+        shown = succeeded(mxrun(*command, environment=STRIPPED)).stdout
+        assert shown == succeeded(mxrun(*command)).stdout

@@ -40,7 +40,6 @@ class DatasetFormat:
     """
 
     name: str
-    doc: str
     options: type[Parameters]
     splits: tuple[str, ...]
     read: Callable[..., Dataset] = field(repr=False)
@@ -129,9 +128,8 @@ def register(
     }
 
     def add(read: R) -> R:
-        doc = read.__doc__ or ""
         kinds = (lazy, synthetic, find_split, follow, learns_vocabulary, of_files, images or {})
-        format = DatasetFormat(name, doc, options, splits, read, *kinds)
+        format = DatasetFormat(name, options, splits, read, *kinds)
         DATASETS.add(name, format, **attributes)
         return read
 
