@@ -152,12 +152,13 @@ def count(name: str, value: Any, minimum: int, maximum: int = MAX_BATCH) -> int:
 
 
 def real(name: str, value: Any, expected: str, is_valid: Callable[[float], bool]) -> float:
-    """Return the argument `name` as a finite number.
+    """Return the argument `name` as a number.
 
-    expected: describes the valid numbers. Raises UserError for others, and for what is no number.
+    expected: describes the valid numbers, of which NaN is none. Raises UserError for others, and
+    for what is no number.
     """
     number = float(value) if isinstance(value, numbers.Real) else math.nan
-    if not (math.isfinite(number) and is_valid(number)):
+    if not is_valid(number):
         raise UserError(Diagnostic(f"{name} cannot be {value!r}", None, expected, repr(value)))
     return number
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, overload
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from mxrun import library
 from mxrun.api.arguments import count, real, texts
-from mxrun.base.limits import MAX_GENERATED, MAX_SEED
+from mxrun.base.limits import MAX_BATCH
 from mxrun.commands.generate import Generation, prepare_generation
 from mxrun.generation.prompts import Prompt
-from mxrun.options.infer import InferOptions
+from mxrun.options.declaration import Option, declared_fields
+from mxrun.options.infer import REAL_LIMITS, InferOptions
 from mxrun.run.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_FINITE = "a finite number, 0 or more"
+# The limits of arguments are those of the command's options.
+_OPTIONS = {each.name: each.parameter for each in declared_fields(InferOptions)}
 
 
 @dataclass(frozen=True)
@@ -92,16 +94,10 @@ class TextGenerator(ABC):
         The same arguments give the same texts. Raises UserError for a network that cannot continue
         texts, naming its layers, for tokens that it does not know, and for values out of range.
         """
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        given = {**sampling, "length": length, "batch": batch}
         with library.plugin_errors():
-            generation = self._generation(
-                prompts,
-                length=length,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                seed=seed,
-                batch=batch,
-            )
+            generation = self._generation(prompts, given)
             for _ in generation.run():
                 pass
         found = [
@@ -124,51 +120,22 @@ class TextGenerator(ABC):
 
         The arguments are those of `generate`, and are checked at once.
         """
+        given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        given["length"] = length
         with library.plugin_errors():
-            generation = self._generation(
-                [prompt],
-                length=length,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                seed=seed,
-                batch=None,
-            )
+            generation = self._generation([prompt], given)
         return _pieces(generation)
 
-    def _generation(
-        self,
-        prompts: str | Sequence[str],
-        *,
-        length: int | None,
-        temperature: float,
-        top_k: int | None,
-        top_p: float | None,
-        seed: int | None,
-        batch: int | None,
-    ) -> Generation:
+    def _generation(self, prompts: str | Sequence[str], given: Mapping[str, Any]) -> Generation:
         """Return a generation that is ready to run. Raises UserError for values out of range."""
-        temperature = real("temperature", temperature, _FINITE, lambda x: x >= 0)
-        if top_p is not None:
-            top_p = real("top_p", top_p, "above 0, at most 1", lambda x: 0 < x <= 1)
-        top_k = None if top_k is None else count("top_k", top_k, minimum=1)
-        batch = None if batch is None else count("batch", batch, minimum=1)
-        given = texts(prompts)
-        length = None if length is None else count("length", length, 1, MAX_GENERATED)
-        seed = None if seed is None else count("seed", seed, 0, MAX_SEED)
-        places = [f"prompts[{number}]" for number in range(len(given))] if given[1:] else [""]
-        continued = [Prompt(*each) for each in zip(given, places, strict=True)]
+        options = {name: _checked(name, value) for name, value in given.items()}
+        found = texts(prompts)
+        places = [f"prompts[{number}]" for number in range(len(found))] if found[1:] else [""]
+        continued = [Prompt(*each) for each in zip(found, places, strict=True)]
         model = self._model()
-        options = InferOptions(
-            run=model.checkpoint.folder,
-            length=length,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-            batch=batch,
+        return prepare_generation(
+            model, continued, InferOptions(run=model.checkpoint.folder, **options)
         )
-        return prepare_generation(model, continued, options)
 
 
 def _pieces(generation: Generation) -> Iterator[str]:
@@ -177,3 +144,15 @@ def _pieces(generation: Generation) -> Iterator[str]:
         for piece in generation.run():
             if piece.text:
                 yield piece.text
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return an option of a generation. Raises UserError for a value out of range."""
+    if value is None and name != "temperature":
+        return None
+    if name in REAL_LIMITS:
+        return real(name, value, *REAL_LIMITS[name])
+    option = _OPTIONS[name]
+    assert isinstance(option, Option)
+    least, most = option.minimum, option.maximum
+    return count(name, value, 1 if least is None else int(least), int(most or MAX_BATCH))

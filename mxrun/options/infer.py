@@ -1,7 +1,7 @@
 """Options of `mxrun infer`."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,6 +23,11 @@ from mxrun.options.shared import (
     Threads,
 )
 
+# Of real options what they take, in words and as a function.
+REAL_LIMITS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    "top_p": ("above 0, at most 1", lambda x: 0 < x <= 1),
+    "temperature": ("a finite number, 0 or more", lambda x: math.isfinite(x) and x >= 0),
+}
 OutputFormat = Literal["table", "jsonl", "csv", "npy"]
 
 
@@ -169,11 +174,11 @@ class InferOptions:
             )
         if self.batch == MAX:
             raise UserError(Diagnostic("--batch max has no meaning for text", hint="--batch N"))
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError(Diagnostic("--top-p", None, "above 0, at most 1", f"{self.top_p:g}"))
-        if self.temperature is not None and not math.isfinite(self.temperature):
-            problem, expected = "--temperature", "a finite number, 0 or more"
-            raise UserError(Diagnostic(problem, None, expected, f"{self.temperature:g}"))
+        for name, (expected, is_valid) in REAL_LIMITS.items():
+            value = getattr(self, name)
+            if value is not None and not is_valid(value):
+                option = f"--{name.replace('_', '-')}"
+                raise UserError(Diagnostic(option, None, expected, f"{value:g}"))
         greedy = self.temperature == 0
         if greedy and (useless := _given({"top-k": self.top_k, "top-p": self.top_p})):
             problem = f"{', '.join(useless)} with --temperature 0, which draws nothing"
