@@ -13,8 +13,9 @@ from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN, base_phase
 from mxrun.graph.update_rule import SCHEDULE
-from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.open import open_iterator
 from mxrun.operator.optimizer import Optimizer
 from mxrun.planner.plan import Plan
 from mxrun.preparation.prepared import Prepared
@@ -62,8 +63,8 @@ class Steps:
         """Size of the synthetic records in memory."""
         return sum(field.records.nbytes for field in self._records.fields.values())
 
-    def _new_iterator(self) -> ArrayIterator:
-        return ArrayIterator(
+    def _new_iterator(self) -> DataIterator:
+        return open_iterator(
             self._records,
             self._built.model.batch_size,
             shuffle=True,

@@ -15,7 +15,7 @@ from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.inspection.benchmark_loop import BenchmarkRates
-from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.open import open_iterator
 from mxrun.planner.plan import Plan
 from mxrun.preparation.prepared import Prepared
 from mxrun.preparation.random_records import synthetic_records
@@ -55,7 +55,7 @@ class ContextSteps:
         """`whole`: the run with undivided batches. `built`, `plan`: for the part of a context."""
         prepared = Prepared.of(built, plan)
         group = prepared.group
-        self._iterator = ArrayIterator(
+        self._iterator = open_iterator(
             synthetic_records(whole.model),
             built.batch_size,
             shuffle=True,

@@ -20,7 +20,7 @@ from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
 from mxrun.io.dataset.request import open_datasets
-from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.open import open_iterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
 from mxrun.preparation.planning import load, plan_for
@@ -127,7 +127,7 @@ def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
 def steps(built: ModelDefinition, executor: Executor, poisoned: bool = False) -> dict[str, bytes]:
     """Return all pinned bytes after the five steps of an epoch; the last batch is padded."""
     dataset = open_datasets(built.data, built.model.records)["train"]
-    iterator = ArrayIterator(dataset, built.model.batch_size, shuffle=True)
+    iterator = open_iterator(dataset, built.model.batch_size, shuffle=True)
     places = slots(executor, iterator).arrays
     iterator.reset(1)
     count = 0

@@ -14,11 +14,12 @@ from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
-from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.open import open_iterator
 
 
-def read_epoch(iterator: ArrayIterator, epoch: int) -> list[int]:
+def read_epoch(iterator: DataIterator, epoch: int) -> list[int]:
     """The labels of all valid rows, in order."""
     slots, labels = make_slots(iterator), []
     iterator.reset(epoch)
@@ -28,7 +29,7 @@ def read_epoch(iterator: ArrayIterator, epoch: int) -> list[int]:
 
 
 def test_D1_specs_name_shape_and_type_of_a_batch():
-    iterator = ArrayIterator(make_dataset(), 64)
+    iterator = open_iterator(make_dataset(), 64)
     assert iterator.provide_data == {"data": TensorSpec((64, 1, 2))}
     assert iterator.provide_label == {"label": TensorSpec((64,), "int32")}
     assert iterator.specs[SAMPLE_WEIGHT] == TensorSpec((64,), "float32")
@@ -37,7 +38,7 @@ def test_D1_specs_name_shape_and_type_of_a_batch():
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("count", "size"), [(1000, 64), (960, 64), (5, 8), (3, 10), (7, 1)])
 def test_D1_every_record_once_and_padding_without_weight(count, size, shuffle):
-    iterator = ArrayIterator(make_dataset(count), size, shuffle=shuffle, seed=4)
+    iterator = open_iterator(make_dataset(count), size, shuffle=shuffle, seed=4)
     for epoch in range(2):
         slots, seen, pads = make_slots(iterator), [], []
         iterator.reset(epoch)
@@ -63,7 +64,7 @@ def test_D1_every_record_once_and_padding_without_weight(count, size, shuffle):
 
 
 def test_D1_a_new_iterator_stands_at_epoch_0_and_reset_goes_back():
-    iterator = ArrayIterator(make_dataset(), 64, shuffle=True)
+    iterator = open_iterator(make_dataset(), 64, shuffle=True)
     slots = make_slots(iterator)
     first = iterator.next_into(slots)
     assert first is not None
@@ -76,14 +77,14 @@ def test_D1_a_new_iterator_stands_at_epoch_0_and_reset_goes_back():
 
 
 def test_D1_only_the_given_slots_are_written():
-    iterator = ArrayIterator(make_dataset(), 64)
+    iterator = open_iterator(make_dataset(), 64)
     data = make_slots(iterator)["data"]
     assert iterator.next_into({"data": data}) is not None
     assert not np.isnan(data).any()
 
 
 def test_D1_a_batch_is_a_frozen_value_with_read_only_indices():
-    iterator = ArrayIterator(make_dataset(), 64)
+    iterator = open_iterator(make_dataset(), 64)
     batch = iterator.next_into({})
     assert batch is not None
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -103,7 +104,7 @@ def test_D1_a_batch_is_a_frozen_value_with_read_only_indices():
 )
 def test_D1_a_slot_that_does_not_fit_is_refused(name, slot):
     with pytest.raises(InternalError, match=name):
-        ArrayIterator(make_dataset(), 64).next_into({name: slot})
+        open_iterator(make_dataset(), 64).next_into({name: slot})
 
 
 def test_D1_bytes_are_gathered_alike_by_a_device_and_on_one_thread():
@@ -111,8 +112,8 @@ def test_D1_bytes_are_gathered_alike_by_a_device_and_on_one_thread():
     records = np.random.default_rng(0).integers(0, 256, (300, 1, 28, 28)).astype(np.uint8)
     dataset = Dataset("bytes", {"data": Field(records, 1 / 255)})
     iterators = [
-        ArrayIterator(dataset, 64, shuffle=True),
-        ArrayIterator(dataset, 64, shuffle=True, loops=device.host_loop),
+        open_iterator(dataset, 64, shuffle=True),
+        open_iterator(dataset, 64, shuffle=True, loops=device.host_loop),
     ]
     slots = [make_slots(iterator) for iterator in iterators]
     with device.timing():
@@ -129,7 +130,7 @@ def test_D1_bytes_are_gathered_alike_by_a_device_and_on_one_thread():
 def test_D1_no_allocation_per_batch(shuffle):
     records = np.zeros((3000, 1, 28, 28), np.uint8)
     fields = {"data": Field(records, 1 / 255), "label": Field(np.zeros(3000, np.int32))}
-    iterator = ArrayIterator(Dataset("zeros", fields), 64, shuffle=shuffle)
+    iterator = open_iterator(Dataset("zeros", fields), 64, shuffle=shuffle)
     slots = make_slots(iterator)
     iterator.next_into(slots)
     tracemalloc.start()
@@ -147,22 +148,22 @@ def test_D1_no_allocation_per_batch(shuffle):
 
 
 def test_D2_order_is_a_function_of_seed_and_epoch():
-    one = ArrayIterator(make_dataset(), 64, shuffle=True, seed=1)
+    one = open_iterator(make_dataset(), 64, shuffle=True, seed=1)
     orders = [read_epoch(one, epoch) for epoch in range(3)]
     # The order depends neither on earlier reads nor on the batch size.
-    other = ArrayIterator(make_dataset(), 37, shuffle=True, seed=1)
+    other = open_iterator(make_dataset(), 37, shuffle=True, seed=1)
     assert [read_epoch(other, epoch) for epoch in (2, 0, 1)] == [orders[2], orders[0], orders[1]]
     assert orders[0] != orders[1] != orders[2] != orders[0]
-    assert read_epoch(ArrayIterator(make_dataset(), 64, shuffle=True, seed=2), 0) != orders[0]
+    assert read_epoch(open_iterator(make_dataset(), 64, shuffle=True, seed=2), 0) != orders[0]
 
 
 PROGRAM = """
 import numpy as np
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
-from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.open import open_iterator
 dataset = Dataset("numbers", {"label": Field(np.arange(20, dtype=np.int32))})
-iterator = ArrayIterator(dataset, 20, shuffle=True, seed=7)
+iterator = open_iterator(dataset, 20, shuffle=True, seed=7)
 iterator.reset(3)
 print(iterator.next_into({}).indices.tolist())
 """

@@ -11,7 +11,7 @@ from batches import make_dataset, make_slots
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
-from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.order import BatchOrder
 
 KINDS = ("pad", "discard", "roll_over")
@@ -65,7 +65,7 @@ def test_every_batch_can_be_reached_without_those_before_it(kind, shuffle):
         return found
 
     def make():
-        return ArrayIterator(make_dataset(23), 5, shuffle=shuffle, seed=9, last_batch=kind)
+        return open_iterator(make_dataset(23), 5, shuffle=shuffle, seed=9, last_batch=kind)
 
     for epoch in (1, 2, 3, 8):
         whole = batches(make(), epoch, 0)
@@ -95,15 +95,15 @@ def test_too_few_records_for_one_batch_are_refused(kind):
     place = SourceLocation("c.yaml", 3, 5)
     dataset = Dataset("few", {"label": Field(np.arange(7, dtype=np.int32))}, place=place)
     with pytest.raises(UserError, match=f"last_batch: {kind}") as caught:
-        ArrayIterator(dataset, 8, last_batch=kind)
+        open_iterator(dataset, 8, last_batch=kind)
     (found,) = caught.value.diagnostics
     assert (found.place, found.expected, found.got) == (place, "at least 8 records", "7")
-    assert ArrayIterator(dataset, 7, last_batch=kind).batches(1) == 1
-    assert ArrayIterator(dataset, 8).batches(1) == 1
+    assert open_iterator(dataset, 7, last_batch=kind).batches(1) == 1
+    assert open_iterator(dataset, 8).batches(1) == 1
 
 
 def test_without_padding_every_row_counts():
-    iterator = ArrayIterator(make_dataset(10), 4, last_batch="discard")
+    iterator = open_iterator(make_dataset(10), 4, last_batch="discard")
     slots = make_slots(iterator)
     while (batch := iterator.next_into(slots)) is not None:
         assert batch.pad == 0

@@ -24,6 +24,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.open import open_iterator
+from mxrun.io.loading.order import BatchOrder
 from mxrun.io.loading.prefetch import PrefetchIterator
 from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.transforms.base import TRANSFORMS, Transform
@@ -146,7 +147,7 @@ def test_rows_are_those_of_the_iterator_over_memory():
     lazy = LazyField(dataset.fields["data"].records.__getitem__, COUNT, (1, 2), "uint8", 1 / 255)
     fields = {"label": dataset.fields["label"]}
     with opened(replace(dataset, fields=fields, lazy={"data": lazy}, inputs=inputs)) as iterator:
-        memory = ArrayIterator(dataset, SIZE)
+        memory = open_iterator(dataset, SIZE)
         assert iterator.specs == memory.specs
         assert read(iterator, 1) == read(memory, 1)
 
@@ -154,7 +155,8 @@ def test_rows_are_those_of_the_iterator_over_memory():
 def test_memory_without_transforms_is_read_directly():
     iterator = open_iterator(make_dataset(), 64, shuffle=True, seed=2, workers=4)
     assert isinstance(iterator, ArrayIterator)
-    assert read(iterator, 1) == read(ArrayIterator(make_dataset(), 64, shuffle=True, seed=2), 1)
+    order = BatchOrder(len(make_dataset()), 64, shuffle=True, seed=2)
+    assert read(iterator, 1) == read(ArrayIterator(make_dataset(), order), 1)
     iterator.close()
 
 

@@ -15,7 +15,6 @@ from mxrun.config import parse
 from mxrun.frontend import build
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
-from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.open import balanced, open_iterator
 from mxrun.io.loading.order import BatchOrder
 from mxrun.io.loading.sampling import Balanced, Shuffle, ShuffleWindow, occurrences, record_order
@@ -90,7 +89,7 @@ def test_a_record_that_is_drawn_again_has_other_random_numbers(kind):
 @pytest.mark.parametrize("shuffle", [ShuffleWindow(20), Balanced(np.arange(1000) % 7)])
 def test_an_epoch_goes_on_in_its_middle(shuffle: Shuffle):
     def batches(first: int) -> list[tuple[list[int], bytes]]:
-        iterator = ArrayIterator(make_dataset(), 64, shuffle=shuffle, seed=4)
+        iterator = open_iterator(make_dataset(), 64, shuffle=shuffle, seed=4)
         slots, found = make_slots(iterator), []
         iterator.reset(3, first)
         while (batch := iterator.next_into(slots)) is not None:

@@ -14,7 +14,7 @@ from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset.request import open_datasets
-from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.open import open_iterator
 from mxrun.train.host_arrays import slots
 from mxrun.train.metric_kind import METRICS, Metrics
 
@@ -27,7 +27,7 @@ Batch = dict[str, npt.NDArray[Any]]
 def last_batch(built: ModelDefinition) -> Batch:
     """The last batch of an epoch as the iterator gives it: 40 records and 24 rows of padding."""
     dataset = open_datasets(built.data, built.model.records)["train"]
-    iterator = ArrayIterator(dataset, BATCH, shuffle=True, seed=3)
+    iterator = open_iterator(dataset, BATCH, shuffle=True, seed=3)
     iterator.reset(2)
     places = {name: np.zeros(spec.shape, spec.dtype) for name, spec in built.model.inputs.items()}
     rows: list[int] = []

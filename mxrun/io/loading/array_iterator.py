@@ -17,15 +17,14 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.loading.iterator import OnWait, OrderedIterator, Slots, check_slots, provided
-from mxrun.io.loading.order import BatchOrder, LastBatch
-from mxrun.io.loading.sampling import Shuffle
+from mxrun.io.loading.order import BatchOrder
 from mxrun.io.loading.window_gather import WindowGather
 
 
 class ArrayIterator(OrderedIterator):
     """Iterator over a data set in memory; MXNet's NDArrayIter.
 
-    Every epoch yields each record once, except for those that `last_batch` leaves over; padded rows
+    Every epoch yields each record once, except for those that `order` leaves over; padded rows
     have sample weight 0. `next_into` allocates no array: it gathers rows into the slot. Bytes are
     converted and scaled in the same pass by one of `loops`; a device's threads then find their
     shares in their own caches. Shuffling sorts one 64-bit draw per record at `reset`.
@@ -34,23 +33,10 @@ class ArrayIterator(OrderedIterator):
     def __init__(
         self,
         dataset: Dataset,
-        batch_size: int,
-        *,
-        shuffle: Shuffle = False,
-        seed: int = 0,
-        last_batch: LastBatch = "pad",
+        order: BatchOrder,
         loops: HostLoops = loop_on_one_thread,
-        parts: int = 1,
     ) -> None:
-        """Raises UserError if `last_batch` leaves no batch of the data set."""
-        order = BatchOrder(
-            count=len(dataset),
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            last_batch=last_batch,
-            parts=parts,
-        )
+        """Raises UserError if `order` leaves no batch of the data set."""
         super().__init__(dataset, order)
         self.provide_data, self.provide_label = provided(dataset.specs, self.batch_size)
         self._gathers = {

@@ -63,33 +63,24 @@ def open_iterator(
     if dataset.is_stream:
         shuffle = ContiguousRows()
     dataset = with_cached_columns(dataset)
-    if dataset.lazy or dataset.pipeline:
-        order = BatchOrder(
-            count=len(dataset),
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            last_batch=last_batch,
-            parts=parts,
-        )
-        memory = staging or Staging()
-        return PrefetchIterator(
-            dataset,
-            order,
-            workers=workers,
-            staging=memory,
-            engine=engine,
-            bad_records=bad_records,
-            python=python,
-        )
-    return ArrayIterator(
-        dataset,
-        batch_size,
+    order = BatchOrder(
+        count=len(dataset),
+        batch_size=batch_size,
         shuffle=shuffle,
         seed=seed,
         last_batch=last_batch,
-        loops=loops,
         parts=parts,
+    )
+    if not (dataset.lazy or dataset.pipeline):
+        return ArrayIterator(dataset, order, loops)
+    return PrefetchIterator(
+        dataset,
+        order,
+        workers=workers,
+        staging=staging or Staging(),
+        engine=engine,
+        bad_records=bad_records,
+        python=python,
     )
 
 
