@@ -27,7 +27,7 @@ from mxrun.ops.reduce.operator import (
     AxesOption,
     chosen_axes,
     in_remaining_order,
-    keepdims_shape,
+    reduction,
 )
 from mxrun.ops.strided_map import strided_part
 from mxrun.ops.sums import count_of, mean_over
@@ -124,8 +124,7 @@ class Moments(Operator):
         if not call.is_requested("data"):
             return
         shape = call.input_gradients.data.shape
-        axes = self.parameters.reduced(len(shape))
-        reduced_shape = keepdims_shape(shape, axes)
+        axes, reduced_shape = reduction(self.parameters.reduced, shape)
         heads = call.output_gradients
         given = tuple(name in heads for name in ("mean", "var"))
         operands = [heads[i].reshape(reduced_shape) for i in range(2) if given[i]]
@@ -215,8 +214,8 @@ class CompiledMoments(Implementation):
         """Prepare the gradient, in one pass."""
         assert isinstance(prop, MomentsProperty)
         data = request.in_grad[0].with_layout(PLAIN)
-        axes = prop.parameters.reduced(len(data.shape))
-        reduced = TensorSpec(keepdims_shape(data.shape, axes))
+        axes, reduced_shape = reduction(prop.parameters.reduced, data.shape)
+        reduced = TensorSpec(reduced_shape)
         heads = tuple(head is not None for head in request.out_grad)
         read: list[TensorSpec | None] = [reduced if given else None for given in heads]
         read += [data, reduced] if heads[1] else [None, None]

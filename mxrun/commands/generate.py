@@ -32,6 +32,7 @@ from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.preparation.prepared import Prepared, preparing
 from mxrun.run.trained_model import TrainedModel, opened
 from mxrun.runtime.engine.default import engine_of
+from mxrun.runtime.engine.interface import EngineOperator
 from mxrun.train.operations import LoopOperations
 
 Array = npt.NDArray[Any]
@@ -171,15 +172,16 @@ class _Rows:
         ]
         self._draws = [RowDraws(generation.seed, number) for number in self._numbers]
         executor.clear_carried(GENERATE)
+        trained, plan = generation.trained, generation.planned.plan
+        self._operations = LoopOperations(engine_of(trained.built.options.engine))
+        self._position = executor.tensor(PRESENT).mirror() if PRESENT in plan.specs else None
 
     def run(self) -> Iterator[Piece]:
         """Yield the pieces of all rows, position by position."""
         executor, planned = self._executor, self._generation.planned
-        operations = LoopOperations(engine_of(self._generation.trained.built.options.engine))
-        compute = operations.train(lambda _: executor.run(GENERATE), GENERATE)
+        compute = self._operations.train(lambda _: executor.run(GENERATE), GENERATE)
         data = executor.tensor(planned.model.data).mirror()
-        position = executor.tensor(PRESENT).mirror() if PRESENT in planned.plan.specs else None
-        begin = self._prefill(operations, position)
+        begin = self._prefill()
         head = planned.network.symbol.heads[0].name
         logits = executor.result(GENERATE, head).mirror()
         rows = logits.array.reshape(planned.batch, planned.model.tokens)
@@ -187,11 +189,7 @@ class _Rows:
         data.array[...] = 0
         data.array[: len(self._texts), 0] = [text.prompt_ids[begin] for text in self._texts]
         for present in range(begin, planned.length):
-            data.store()
-            if position is not None:
-                position.array[0] = present
-                position.store()
-            operations.run(compute)
+            self._compute(compute, data, present)
             logits.load()
             for row in range(len(self._texts)):
                 token, piece = self._next(row, present, known)
@@ -201,12 +199,12 @@ class _Rows:
             if all(text.ended for text in self._texts):
                 return
 
-    def _prefill(self, operations: LoopOperations, position: Mirror | None) -> int:
+    def _prefill(self) -> int:
         """Run the first positions of the prompts in chunks; return how many."""
         executor, planned = self._executor, self._generation.planned
         if (network := planned.prefill) is None:
             return 0
-        compute = operations.train(lambda _: executor.run(PREFILL), PREFILL)
+        compute = self._operations.train(lambda _: executor.run(PREFILL), PREFILL)
         name, count = planned.model.data, min(len(text.prompt_ids) for text in self._texts) - 1
         data = executor.tensor_at(planned.plan.offset(name), network.inputs[name]).mirror()
         starts = chunk_starts(count, planned.length, network.carries)
@@ -215,12 +213,16 @@ class _Rows:
             for row, text in enumerate(self._texts):
                 ids = text.prompt_ids[start : min(start + CHUNK, count)]
                 data.array[row, : len(ids)] = ids
-            data.store()
-            if position is not None:
-                position.array[0] = start
-                position.store()
-            operations.run(compute)
+            self._compute(compute, data, start)
         return min(starts[-1] + CHUNK, count) if starts else 0
+
+    def _compute(self, compute: EngineOperator, data: Mirror, first: int) -> None:
+        """Run a program on tokens at the positions from `first` on."""
+        data.store()
+        if self._position is not None:
+            self._position.array[0] = first
+            self._position.store()
+        self._operations.run(compute)
 
     def _next(self, row: int, present: int, logits: Array) -> tuple[int, Piece | None]:
         """Return a row's token at the next position, and its piece if the token is new."""

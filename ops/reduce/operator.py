@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -182,8 +182,7 @@ class Reduce(Operator):
         if not call.is_requested("data"):
             return
         shape = call.input_gradients.data.shape
-        axes = self.parameters.reduced(len(shape))
-        reduced_shape = keepdims_shape(shape, axes)
+        axes, reduced_shape = reduction(self.parameters.reduced, shape)
         rule, heads = self.rule, [call.output_gradients.output.reshape(reduced_shape)]
         output = [call.outputs.output.reshape(reduced_shape)] if rule.reads_output else []
         if rule.head is not None:
@@ -198,9 +197,12 @@ class Reduce(Operator):
         call.store(data=scalar.evaluate(rule.gradient, operands, parameters))
 
 
-def keepdims_shape(shape: Shape, axes: Sequence[int]) -> Shape:
-    """Return `shape` with size 1 for the reduced axes."""
-    return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+def reduction(
+    reduced: Callable[[int], tuple[int, ...]], shape: Shape
+) -> tuple[tuple[int, ...], Shape]:
+    """Return the axes that `reduced` chooses from a rank, and `shape` with size 1 for them."""
+    axes = reduced(len(shape))
+    return axes, tuple(1 if axis in axes else size for axis, size in enumerate(shape))
 
 
 def in_remaining_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
@@ -334,8 +336,8 @@ class CompiledReduce(Implementation):
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None
         data, gradient = data.with_layout(PLAIN), gradient.with_layout(PLAIN)
-        rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
-        reduced = TensorSpec(keepdims_shape(data.shape, axes))
+        rule, (axes, reduced_shape) = prop.rule, reduction(prop.parameters.reduced, data.shape)
+        reduced = TensorSpec(reduced_shape)
         device, heads, parts, scratch = request.device, [source(0)], list[KernelPart](), 0
         if (head := rule.compiled_head) is not None:
             heads = [between(index) for index in range(len(head.results))]

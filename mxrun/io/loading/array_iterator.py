@@ -18,7 +18,7 @@ from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.loading.iterator import OnWait, OrderedIterator, Slots, check_slots, provided
 from mxrun.io.loading.order import BatchOrder
-from mxrun.io.loading.window_gather import WindowGather
+from mxrun.io.loading.window_gather import WindowGather, writer_of
 
 
 class ArrayIterator(OrderedIterator):
@@ -178,10 +178,4 @@ class _Gather:
             indices=order,
             first=0,
         )
-        loop = self._loops(gather_bytes_loop, gathering, self._batch_size * elements)
-
-        def write(start: int) -> None:
-            loop.set("first", start)
-            loop()
-
-        return write
+        return writer_of(self._loops(gather_bytes_loop, gathering, self._batch_size * elements))

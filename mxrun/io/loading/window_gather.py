@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int32s, Int64s, Integer, Uint8s, Uint16s
-from mxrun.codegen.host_loop import HostLoops
+from mxrun.codegen.host_loop import HostLoop, HostLoops
 from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
 from mxrun.io.dataset.fields import Field
@@ -56,6 +56,16 @@ def gather_windows_loop(call: WindowGathering) -> None:
                 target[to + i] = call.widest[start + i]
 
 
+def writer_of(loop: HostLoop) -> Callable[[int], None]:
+    """Return a function of `start` that runs a gather of the rows from there on."""
+
+    def write(start: int) -> None:
+        loop.set("first", start)
+        loop()
+
+    return write
+
+
 class WindowGather:
     """Gather of selected windows of a field into a slot, converted to int32.
 
@@ -92,10 +102,4 @@ class WindowGather:
             indices=order,
             first=0,
         )
-        loop = self._loops(gather_windows_loop, gathering, self._batch_size * length)
-
-        def write(start: int) -> None:
-            loop.set("first", start)
-            loop()
-
-        return write
+        return writer_of(self._loops(gather_windows_loop, gathering, self._batch_size * length))
