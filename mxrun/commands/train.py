@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.flags import runs_folder
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition, build, check_labels
@@ -122,7 +121,7 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
         if request.options.resume:
             manifest = saved_manifest(request.options.runs / built.options.name)
             saved = None if manifest is None else manifest.plan
-        run = _open_run(built, request.options.runs, observer.note, saved, datasets)
+        run = open_run(built, request.options.runs, observer.note, saved, datasets)
     if request.initial is not None:
         run.start_from(request.initial)
     try:
@@ -157,21 +156,14 @@ def _batch_size(
     return records, opened
 
 
-def prepare(built: ModelDefinition) -> Run:
-    """Return an initialised run. Raises UserError if data or memory do not permit it."""
-    run = _open_run(built, runs_folder())
-    run.initialise()
-    return run
-
-
-def _open_run(
+def open_run(
     built: ModelDefinition,
     runs: Path,
     notify: Notify = ignore_note,
     saved: PlanRecord | None = None,
     datasets: Mapping[str, Dataset] | None = None,
 ) -> Run:
-    """Open the data, plan, and allocate.
+    """Open the data, plan, and allocate; the run is not initialised.
 
     runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its team
     size is used again if the config sets none, and its kernels if they were autotuned, because

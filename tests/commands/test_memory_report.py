@@ -9,10 +9,10 @@ import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 from commands import refused, result
 from memory_reports import memory_of
+from training import prepare
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.inspect_memory import outside_bytes, team_figures
-from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition

@@ -9,9 +9,9 @@ import pytest
 from bundled_runs import BUNDLED, bundled
 from commands import CONFIGS
 from memory_reports import memory_of
+from training import prepare
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.naming import in_words

@@ -10,10 +10,9 @@ import pytest
 from bundled_runs import executor_of
 from layer_configs import classifier, config_file, network_text
 from refusals import only_problem
-from training import mean_loss
+from training import mean_loss, prepare
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
 from mxrun.preparation.planning import load

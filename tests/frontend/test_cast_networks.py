@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from layer_configs import DENSE, SOFTMAX, written
+from training import prepare
 
-from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.preparation.planning import load
 from mxrun.run.run import Run

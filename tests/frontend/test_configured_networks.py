@@ -12,10 +12,9 @@ import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 from layer_configs import config_file
 from networks import same_bits
-from training import take_steps
+from training import prepare, take_steps
 
 from mxrun.commands.check import check
-from mxrun.commands.train import prepare
 from mxrun.device.cpu.tape import Tape
 from mxrun.graph.graph import Step, StepKind
 from mxrun.graph.phases import TRAIN

@@ -20,12 +20,11 @@ import numpy.typing as npt
 import pytest
 import yaml
 from layer_configs import config_file
-from training import take_steps
+from training import prepare, take_steps
 
 from mxrun import library
 from mxrun.commands.check import check
 from mxrun.commands.ops import operator
-from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.operator.register import OPERATORS, create
 from mxrun.preparation.planning import load

@@ -12,10 +12,9 @@ from commands import digests
 from interrupted_runs import CONFIG as EVERYTHING
 from layer_configs import config_text
 from refusals import only_problem
-from training import run_training
+from training import prepare, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE

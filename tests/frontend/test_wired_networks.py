@@ -11,11 +11,10 @@ import pytest
 from bundled_runs import executor_of
 from layer_configs import classifier, config_file, config_text, problems
 from oracles.peer import MXNet
-from training import mean_loss
+from training import mean_loss, prepare
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import PLAIN, Layout
-from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import Step

@@ -11,14 +11,13 @@ from commands import mxrun, refused, succeeded
 from consoles import printed
 from layer_configs import classifier, config_file, network_text
 from refusals import only_problem
-from training import run_training, run_with_notes
+from training import prepare, run_training, run_with_notes
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
 from mxrun.commands.convert import convert
 from mxrun.commands.infer import infer
 from mxrun.commands.plot import plot
-from mxrun.commands.train import prepare
 from mxrun.config import load_config
 from mxrun.config.bundled import find_config
 from mxrun.options.convert import ConvertOptions

@@ -11,10 +11,9 @@ import pytest
 from interrupted_runs import EPOCH, go_on, left
 from killed_runs import Moment, chain
 from refusals import only_problem
-from training import metrics, newest, run_training, run_with_notes
+from training import metrics, newest, prepare, run_training, run_with_notes
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.commands.train import prepare
 from mxrun.preparation.planning import load
 from mxrun.train.class_weights import balanced
 from mxrun.train.replay import NullCheckpointing, NullObserver

@@ -16,11 +16,10 @@ from commands import HANG_S, digests, mxrun, refused, result, succeeded
 from interrupted_runs import INTERVAL, Started, left
 from killed_runs import Moment, assert_little_is_redone, chain
 from memory_reports import memory_of
-from training import metrics, newest, run_training, run_with_notes
+from training import metrics, newest, prepare, run_training, run_with_notes
 
 from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
-from mxrun.commands.train import prepare
 from mxrun.device.cpu.team import available_cores
 from mxrun.preparation.planning import load
 from mxrun.runtime.engine.default import engine, using_engine

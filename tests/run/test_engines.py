@@ -13,10 +13,10 @@ import pytest
 from commands import HANG_S, digests
 from interrupted_runs import CONFIG, EPOCH, INTERVAL, go_on, left
 from killed_runs import Moment, assert_little_is_redone, chain, kill
+from training import prepare
 
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.commands import train as command
-from mxrun.commands.train import prepare
 from mxrun.options.train import TrainOptions
 from mxrun.preparation.planning import load, parse_config
 from mxrun.run.run import Run

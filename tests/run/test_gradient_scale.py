@@ -14,8 +14,8 @@ from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 from PIL import Image
 from refusals import only_problem
+from training import prepare
 
-from mxrun.commands.train import prepare
 from mxrun.device.cpu.team import available_cores
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.update_rule import GRADIENT_SCALE

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
+from training import prepare
 
-from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN

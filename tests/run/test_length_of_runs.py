@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import digests
-from training import metrics, run_training
+from training import metrics, prepare, run_training
 
-from mxrun.commands.train import prepare
 from mxrun.preparation.planning import load
 from mxrun.report.epoch_table import EpochTable
 from mxrun.report.progress import EpochLines

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import HANG_S
+from training import prepare
 
 from mxrun.base.params import Parameters
-from mxrun.commands.train import prepare
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs, LazyField
 from mxrun.io.dataset.registry import DATASETS

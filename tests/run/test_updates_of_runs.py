@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from training import metrics, newest, run_training, run_with_notes
+from training import metrics, newest, prepare, run_training, run_with_notes
 
 from mxrun.base.errors import UserError
 from mxrun.commands.runs import list_runs
-from mxrun.commands.train import prepare
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.preparation.planning import load

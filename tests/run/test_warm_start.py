@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from layer_configs import config_text
 from refusals import only_problem
-from training import newest, run_training
+from training import newest, prepare, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
-from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import averaged

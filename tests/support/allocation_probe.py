@@ -12,7 +12,8 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mxrun.commands.train import prepare
+from training import prepare
+
 from mxrun.config.bundled import find_config
 from mxrun.io.loading.batch import Batch
 from mxrun.io.loading.iterator import DataIterator, OnWait, Slots

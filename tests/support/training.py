@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from mxrun.commands.train import Run, prepare, train
+from mxrun.base.flags import runs_folder
+from mxrun.commands.train import open_run, train
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.options.train import TrainOptions
 from mxrun.preparation.planning import load
+from mxrun.run.run import Run
 from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint
 from mxrun.train.divergence import Located
@@ -78,6 +81,13 @@ def run_with_notes(*overrides: str, **options: Any) -> tuple[dict[str, Any], lis
     """Train as `run_training` does; return the summary and the notes."""
     recorder = NoteRecorder()
     return run_training(*overrides, observer=recorder, **options), recorder.notes
+
+
+def prepare(built: ModelDefinition) -> Run:
+    """Return an initialised run. Raises UserError if data or memory do not permit it."""
+    run = open_run(built, runs_folder())
+    run.initialise()
+    return run
 
 
 def checked_message(
