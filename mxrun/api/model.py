@@ -89,7 +89,7 @@ def load(
     which `mxrun train` begins; a model of a run has the weights that `mxrun infer` uses. Raises
     UserError with every problem of the config, or if there is no such config or run.
     """
-    folder = runs_folder(None if runs is None else Path(runs))
+    folder = runs_folder() if runs is None else Path(runs)
     changes = dict(overrides or {})
     with library.plugin_errors():
         library.load()

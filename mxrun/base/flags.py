@@ -25,9 +25,9 @@ def onednn_library() -> str | None:
     return os.environ.get("MXRUN_ONEDNN_LIBRARY") or None
 
 
-def runs_folder(given: Path | None = None) -> Path:
-    """Return the folder of runs: `given`, or else MXRUN_RUNS, or else `runs`."""
-    return given or Path(os.environ.get("MXRUN_RUNS") or "runs")
+def runs_folder() -> Path:
+    """Return the folder of runs: MXRUN_RUNS, or else `runs`."""
+    return Path(os.environ.get("MXRUN_RUNS") or "runs")
 
 
 def cache_folder() -> Path | None:

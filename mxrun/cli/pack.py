@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from mxrun.cli.registry import COMMANDS
-from mxrun.options.pack import PackCommandOptions
+from mxrun.options.pack import PackOptions
 
 if TYPE_CHECKING:
     from mxrun.commands import pack as command
 
 
 @COMMANDS.register("pack", order=90, foreign={"pack": "im2rec shard recordio"})
-def pack(options: PackCommandOptions) -> None:
+def pack(options: PackOptions) -> None:
     """Pack images into few large files, which are faster to read than many small ones.
 
     RecordIO files are those of MXNet, with an index (.idx), a list (.lst) and the names of the

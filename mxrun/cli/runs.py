@@ -32,10 +32,7 @@ def runs(options: RunsOptions) -> None:
         raise typer.BadParameter(
             "--sort is for the list of all runs: leave out --sort, or the names of runs"
         )
-    if options.names:
-        report = command.compare_runs(options.names, options.runs)
-    else:
-        report = command.list_runs(options.runs, options.sort)
+    report = command.compare_runs(options) if options.names else command.list_runs(options)
     if options.json:
         write_json(report)
     elif options.names:

@@ -13,9 +13,9 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.registry import dataset_of_suffix
 from mxrun.io.files import user_path
 from mxrun.io.pack.encode import default_encoding
-from mxrun.io.pack.options import PackEncoding, PackForm, PackOptions, PackTarget
+from mxrun.io.pack.options import PackEncoding, PackForm, PackSettings, PackTarget
 from mxrun.io.pack.pack import PackRequest, PackResult, pack
-from mxrun.options.pack import PackCommandOptions
+from mxrun.options.pack import PackOptions
 from mxrun.survey.pack_source import open_source
 from mxrun.train.interruption import Interruption
 
@@ -80,12 +80,12 @@ class PackReport:
         return json.dumps(str(target.folder / name))
 
 
-def prepare(options: PackCommandOptions, form: PackForm) -> PackJob:
+def prepare(options: PackOptions, form: PackForm) -> PackJob:
     """Open the source of a pack and check its options.
 
     form: that of the files. Raises UserError for errors in any of them.
     """
-    packing = PackOptions(
+    packing = PackSettings(
         form=form,
         encoding=options.encoding,
         resize=options.resize,
@@ -129,7 +129,7 @@ def form_of(out: Path, given: PackForm | None) -> PackForm:
     return given or named or "rec"
 
 
-def _check(encoding: PackEncoding, options: PackOptions) -> None:
+def _check(encoding: PackEncoding, options: PackSettings) -> None:
     """Raise UserError for options that contradict each other."""
     if encoding == "keep" and options.resize is not None:
         problem = "--encoding keep stores image files as they are, and --resize changes them"

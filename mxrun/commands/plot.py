@@ -9,7 +9,6 @@ from typing import Any
 
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.flags import runs_folder
 from mxrun.commands.ops import example
 from mxrun.config.bundled import find_config, is_config
 from mxrun.graph.symbol import load_json
@@ -26,14 +25,14 @@ from mxrun.train.run_directory import find_run, is_run, run_of
 Report = dict[str, Any]
 
 
-def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None = None) -> Report:
+def plot(targets: Sequence[str], settings: Sequence[str], runs: Path) -> Report:
     """Return the data to plot of runs, a config, a symbol or an operator; `kind` names the plot.
 
     targets: paths of runs' folders or names of runs in the folder `runs`; or a single operator,
     file of a symbol, or config, whose name goes before that of a run. Raises UserError if a target
     is none of these, or if `settings` are not supported for it.
     """
-    folders = [_run(target, len(targets) == 1, runs_folder(runs)) for target in targets]
+    folders = [_run(target, len(targets) == 1, runs) for target in targets]
     found = [folder for folder in folders if folder is not None]
     if len(found) == len(targets):
         if settings:
@@ -60,7 +59,7 @@ def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None
     if not is_config(target) and target in OPERATORS:
         return describe_operator(example(target, settings))
     report = describe_network(load(find_config(target), settings, needs_device=False))
-    run = find_run(target, runs_folder(runs))
+    run = find_run(target, runs)
     if not os.path.exists(target) and is_run(run):
         note = f"{run} is a run of that name: mxrun plot {run} draws its learning curves"
         report["notes"] = [note]

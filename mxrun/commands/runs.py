@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.flags import runs_folder
 from mxrun.base.near_names import nearest
+from mxrun.options.runs import RunsOptions
 from mxrun.run.config_differences import config_differences
 from mxrun.run.saved_runs import SavedRun, read_run, saved_runs
 from mxrun.train.run_directory import find_run, is_run, run_of
@@ -18,25 +17,24 @@ from mxrun.train.run_directory import find_run, is_run, run_of
 Report = dict[str, Any]
 
 
-def list_runs(runs: Path | None = None, metric: str | None = None) -> Report:
+def list_runs(options: RunsOptions) -> Report:
     """Return the runs of a folder, the last written at the end.
 
-    metric: sorts by its best value instead, the best run first and those without it at the end.
+    A metric sorts by its best value instead, the best run first and those without it at the end.
     Raises UserError if no run has it.
     """
-    folder = runs_folder(runs)
-    found = saved_runs(folder)
+    found, metric = saved_runs(options.runs), options.sort
     if metric is not None:
         found = _sorted(found, metric)
-    return {"runs_dir": str(folder), "runs": [_described(run, metric) for run in found]}
+    return {"runs_dir": str(options.runs), "runs": [_described(run, metric) for run in found]}
 
 
-def compare_runs(names: Sequence[str], runs: Path | None = None) -> Report:
-    """Return the given runs and the config keys in which they differ.
+def compare_runs(options: RunsOptions) -> Report:
+    """Return the named runs and the config keys in which they differ.
 
-    names: paths of runs, or names of runs in the folder `runs`. Raises UserError if one is no run.
+    Raises UserError if a name is neither the path of a run nor a run in the folder of runs.
     """
-    folder = runs_folder(runs)
+    names, folder = options.names, options.runs
     paths = [find_run(name, folder) for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if not is_run(path)]
     if missing:

@@ -19,7 +19,7 @@ def _size(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackCommandOptions:
+class PackOptions:
     """Options of a pack as the user gives them."""
 
     source: Annotated[

@@ -13,7 +13,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS, IMAGE_LIST
 from mxrun.io.files import user_path
 from mxrun.io.formats.image_list import is_image_list
-from mxrun.options.pack import PackCommandOptions
+from mxrun.options.pack import PackOptions
 from mxrun.survey.data_sections import TRAIN, open_sections
 
 _CONFIGS = (".yaml", ".yml")
@@ -27,7 +27,7 @@ class PackSource:
     root: Path
 
 
-def open_source(options: PackCommandOptions) -> PackSource:
+def open_source(options: PackOptions) -> PackSource:
     """Open the records of a pack's source.
 
     Channels are for a folder or a list; a config has its own. Raises UserError if nothing can be
@@ -69,7 +69,7 @@ def _read(name: str, source: str, split: str | None, channels: int | None) -> Da
     return known.open(options, part, inputs)
 
 
-def _of_config(options: PackCommandOptions) -> PackSource:
+def _of_config(options: PackOptions) -> PackSource:
     """Return the records of a config's section, before its transforms."""
     section = options.split or TRAIN
     sections = open_sections(options.source, options.overrides, options.allow_plugins)

@@ -16,6 +16,7 @@ from consoles import printed
 from training import json_lines
 
 from mxrun.commands.runs import compare_runs, list_runs
+from mxrun.options.runs import RunsOptions
 from mxrun.report.runs import comparison_tables, list_tables
 from mxrun.run.config_differences import config_differences
 
@@ -95,7 +96,7 @@ def test_the_list_fits_the_console(runs: Path, width: int, tmp_path: Path) -> No
     long = tmp_path / "a_run_with_a_long_name_that_has_no_place_in_a_narrow_terminal"
     shutil.copytree(runs / "first", long)
     for folder in (runs, tmp_path):
-        lines = printed(*list_tables(list_runs(folder)), width=width).splitlines()
+        lines = printed(*list_tables(list_runs(RunsOptions(runs=folder))), width=width).splitlines()
         assert max(len(line.rstrip()) for line in lines) <= width
         rows = [line for line in lines if "finished" in line]
         assert all("2/2" in row or "3/3" in row for row in rows)
@@ -107,13 +108,15 @@ def test_the_list_fits_the_console(runs: Path, width: int, tmp_path: Path) -> No
 
 def test_runs_are_sorted_by_a_metric(runs: Path) -> None:
     names = {
-        metric: [run["name"] for run in list_runs(runs, metric)["runs"]]
+        metric: [run["name"] for run in list_runs(RunsOptions(runs=runs, sort=metric))["runs"]]
         for metric in ("accuracy", "loss")
     }
     assert names["accuracy"][0] == names["loss"][0] == "second"
     # Those without the metric are at the end.
     assert set(names["accuracy"][-2:]) == {"failed", "torn_metrics"}
-    bests = [run["best"] for run in list_runs(runs, "loss")["runs"] if run["best"]]
+    bests = [
+        run["best"] for run in list_runs(RunsOptions(runs=runs, sort="loss"))["runs"] if run["best"]
+    ]
     values = [best["value"] for best in bests]
     assert values == sorted(values)
     assert {best["metric"] for best in bests} == {"loss"}
@@ -148,7 +151,9 @@ def test_a_comparison_has_metrics_and_the_keys_that_differ(runs: Path) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_comparison_of_many_runs_fits_the_console(runs: Path, width: int) -> None:
     names = ["first", "second", "stopped", "failed", "torn_metrics", "torn_summary"]
-    text = printed(*comparison_tables(compare_runs(names, runs)), width=width)
+    text = printed(
+        *comparison_tables(compare_runs(RunsOptions(names=tuple(names), runs=runs))), width=width
+    )
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
     assert all(name in text for name in names)
 
@@ -158,11 +163,11 @@ def test_a_killed_run_counts_up_to_its_checkpoint(runs: Path, tmp_path: Path) ->
     killed = tmp_path / "killed"
     shutil.copytree(runs / "stopped", killed)
     shutil.rmtree(killed / "checkpoint-46")
-    (run,) = list_runs(tmp_path)["runs"]
+    (run,) = list_runs(RunsOptions(runs=tmp_path))["runs"]
     first = json_lines(killed / "metrics.jsonl")[0]
     assert (run["state"], run["epochs"], run["last"]) == ("stopped", 1, first["eval"])
     shutil.rmtree(killed / "checkpoint-23")
-    (run,) = list_runs(tmp_path)["runs"]
+    (run,) = list_runs(RunsOptions(runs=tmp_path))["runs"]
     assert (run["epochs"], run["last"]) == (0, {})
 
 
@@ -226,16 +231,16 @@ def test_a_run_that_is_being_written_is_running(tmp_path: Path) -> None:
         while not metrics.exists() or not metrics.stat().st_size:
             assert training.poll() is None
             time.sleep(0.05)
-        (run,) = list_runs(tmp_path / "runs")["runs"]
+        (run,) = list_runs(RunsOptions(runs=tmp_path / "runs"))["runs"]
         assert run["state"] == "running"
         training.send_signal(signal.SIGTERM)
         assert training.wait() == 75
-    (run,) = list_runs(tmp_path / "runs")["runs"]
+    (run,) = list_runs(RunsOptions(runs=tmp_path / "runs"))["runs"]
     assert run["state"] == "stopped"
     # A killed process leaves its lock; its number may belong to another process by now.
     for holder in (os.getpid(), 0, 10**30):
         (tmp_path / "runs/digits_lenet/.lock").write_text(f"{holder}\n")
-        assert list_runs(tmp_path / "runs")["runs"][0]["state"] == "stopped"
+        assert list_runs(RunsOptions(runs=tmp_path / "runs"))["runs"][0]["state"] == "stopped"
 
 
 def test_a_name_with_line_breaks_stays_in_its_row(runs: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.staging import Staging, staging_specs
-from mxrun.io.pack.options import PackOptions, PackTarget
+from mxrun.io.pack.options import PackSettings, PackTarget
 from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.options.datasets import CheckDataOptions, PeekOptions, StatisticsOptions
 from mxrun.report.image_sheet import image_sheet
@@ -156,7 +156,7 @@ def test_boxes_are_drawn(photos: Path) -> None:
     boxes = np.full((2, 2, 5), -1, np.float32)
     boxes[0, 0] = [1, 0.25, 0.5, 0.75, 1]
     source = Dataset("arrays", {"data": Field.images(pixels), "label": Field(boxes)})
-    options = PackOptions("rec", "png")
+    options = PackSettings("rec", "png")
     request = PackRequest(source, PackTarget(photos / "boxes.rec", options), photos, 1)
     pack(request, lambda: False, lambda records: None)
     text = CONFIG.format(transforms="").replace(

@@ -11,6 +11,7 @@ from refusals import only_problem
 from training import run_training
 
 from mxrun.base.errors import UserError
+from mxrun.base.flags import runs_folder
 from mxrun.commands.infer import infer
 from mxrun.commands.plot import plot
 from mxrun.io.dataset.request import open_datasets
@@ -46,7 +47,11 @@ def config(empty_folder: Path) -> Path:
 def losses(config: Path, *overrides: str) -> list[float]:
     """The mean loss of each epoch."""
     run_training(*overrides, config=config, overwrite=True)
-    (loss,) = (each for each in plot(["runs/soft"])["runs"][0]["metrics"] if each["name"] == "loss")
+    (loss,) = (
+        each
+        for each in plot(["runs/soft"], (), runs_folder())["runs"][0]["metrics"]
+        if each["name"] == "loss"
+    )
     return list(loss["train"])
 
 

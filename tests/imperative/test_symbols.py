@@ -18,6 +18,7 @@ from peer_scripts import run_in
 
 from mxrun import library, sym
 from mxrun.base.errors import UserError
+from mxrun.base.flags import runs_folder
 from mxrun.commands.plot import plot
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming_scopes import fresh_names
@@ -56,10 +57,13 @@ def test_X1_three_kinds_of_nodes() -> None:
 
 
 def test_X1_plot_prints_each_kind() -> None:
-    (unapplied,) = plot(["Activation"])["nodes"]
+    (unapplied,) = plot(["Activation"], (), runs_folder())["nodes"]
     assert unapplied["kind"] == "unapplied"
     assert unapplied["inputs"][0]["node"] is None
-    kinds = {node["kind"] for node in plot([str(find_config("digits_lenet"))])["nodes"]}
+    kinds = {
+        node["kind"]
+        for node in plot([str(find_config("digits_lenet"))], (), runs_folder())["nodes"]
+    }
     assert kinds == {"input", "variable", "operator"}
 
 
@@ -68,7 +72,7 @@ def test_X1_plot_draws_a_saved_symbol(tmp_path: Path) -> None:
     path = tmp_path / "net-symbol.json"
     fc = sym.FullyConnected(sym.Variable("x", shape=(2, 5)), num_hidden=3, name="fc")
     sym.SoftmaxOutput(fc, name="softmax").save(path)
-    nodes = {node["name"]: node for node in plot([str(path)])["nodes"]}
+    nodes = {node["name"]: node for node in plot([str(path)], (), runs_folder())["nodes"]}
     assert {name: node["kind"] for name, node in nodes.items()} == {
         "x": "input",
         "fc_weight": "variable",
@@ -80,7 +84,7 @@ def test_X1_plot_draws_a_saved_symbol(tmp_path: Path) -> None:
     assert nodes["fc"]["outputs"] == [{"name": "output", "shape": [2, 3]}]
     assert "fc" in python_output("-m", "mxrun", "plot", str(path))
     with pytest.raises(UserError, match="takes no KEY=VALUE"):
-        plot([str(path)], ["a=1"])
+        plot([str(path)], ["a=1"], runs_folder())
 
 
 def test_X1_an_unapplied_operator_is_composed_any_number_of_times() -> None:

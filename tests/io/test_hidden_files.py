@@ -14,7 +14,7 @@ from mxrun.commands.pack import prepare
 from mxrun.inference.records import input_files
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
-from mxrun.options.pack import PackCommandOptions
+from mxrun.options.pack import PackOptions
 from mxrun.survey.images import survey_images
 
 SHOWN = ["cat/0.png", "cat/a.b/1.png", "dog/3.png", "dog/@home/2.png"]
@@ -56,7 +56,7 @@ def test_folders_are_read_packed_surveyed_and_inferred_alike(folder, tmp_path):
     assert dataset.classes == ("cat", "dog")
     survey = survey_images(str(folder))
     assert sum(part.records for part in (survey.train, survey.evaluation)) == len(SHOWN)
-    options = PackCommandOptions(source=str(folder), out=tmp_path / "p.rec")
+    options = PackOptions(source=str(folder), out=tmp_path / "p.rec")
     assert prepare(options, "rec").total == len(SHOWN)
     assert input_files([str(folder)]) == [str(folder / name) for name in SHOWN]
     # What is named itself is read.

@@ -31,7 +31,7 @@ from mxrun.io.formats.recordio import RecordWriter
 from mxrun.io.formats.tar_shards import TarWriter
 from mxrun.io.images.decode import DIVISORS, decode_image, decode_pixels, read_image_header
 from mxrun.io.images.encoded import EncodedImage
-from mxrun.io.pack.options import PackOptions, PackTarget
+from mxrun.io.pack.options import PackSettings, PackTarget
 from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.io.transforms.pipeline import pipeline
 from mxrun.io.transforms.program import RowProgram
@@ -316,7 +316,7 @@ def test_surveys_and_statistics_measure_upright_images(tmp_path):
 def test_packs_are_read_as_their_source(tmp_path, encoding, form):
     """Files that are kept have their EXIF data; other encodings store upright pixels without."""
     source = opened("image_folder", tmp_path / in_folder(tmp_path))
-    target = PackTarget(tmp_path / f"p.{form}", PackOptions(form, encoding))
+    target = PackTarget(tmp_path / f"p.{form}", PackSettings(form, encoding))
     pack(PackRequest(source, target, tmp_path, 2), lambda: False, lambda records: None)
     reader = "recordio" if form == "rec" else "webdataset"
     expected = [record_of(source, index) for index in range(8)]

@@ -23,7 +23,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.pack.journal import JOURNAL_FILE
-from mxrun.io.pack.options import PackOptions, PackTarget
+from mxrun.io.pack.options import PackSettings, PackTarget
 from mxrun.io.pack.pack import PackRequest, PackResult, pack
 from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.io.transforms.pipeline import pipeline
@@ -56,7 +56,7 @@ def request_of(dataset: Dataset, out: Path, root: Path, **settings: Any) -> Pack
     more = {key: settings.pop(key) for key in ("skip_bad", "overwrite") if key in settings}
     workers = settings.pop("workers", 2)
     form = out.suffix.removeprefix(".")
-    options = PackOptions(form, settings.pop("encoding", "keep"), **settings)
+    options = PackSettings(form, settings.pop("encoding", "keep"), **settings)
     return PackRequest(dataset, PackTarget(out, options), root, workers, **more)
 
 

@@ -14,6 +14,7 @@ from refusals import only_problem
 from training import prepare, run_training, run_with_notes
 
 from mxrun.base.errors import UserError
+from mxrun.base.flags import runs_folder
 from mxrun.commands.check import check
 from mxrun.commands.convert import convert
 from mxrun.commands.infer import infer
@@ -116,7 +117,7 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
         converted = convert(ConvertOptions(source=str(folder), output=Path("net.onnx")))
         assert said in converted.notes
         assert converted.metadata["mxrun.synthetic_data"] == "true"
-    assert plot([str(run)])["notes"] == [said]
+    assert plot([str(run)], (), runs_folder())["notes"] == [said]
     start_from = "train.start_from.run=runs/net"
     real, notes = trained(config, "name=warm", "data.train.path=some.csv", start_from)
     assert notes == [said]

@@ -29,6 +29,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import DATASETS, register
 from mxrun.io.images.encoded import EncodedImage
+from mxrun.options.runs import RunsOptions
 from mxrun.options.train import TrainOptions
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
@@ -183,8 +184,8 @@ def test_a_run_that_came_to_nothing_blocks_no_other(config):
         assert caught.value.diagnostics[1].problem.endswith("first step: nothing was saved")
         assert "the same command tries again" in caught.value.diagnostics[1].hint
         # It is listed, and known by its name.
-        assert [run["state"] for run in list_runs()["runs"]] == ["failed"]
-        assert compare_runs(["net"])["runs"][0]["state"] == "failed"
+        assert [run["state"] for run in list_runs(RunsOptions())["runs"]] == ["failed"]
+        assert compare_runs(RunsOptions(names=("net",)))["runs"][0]["state"] == "failed"
     image_file.write_bytes(content)
     assert train(config, NullObserver()).summary.steps == 16
     with pytest.raises(UserError, match="exists already"):

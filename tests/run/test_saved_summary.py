@@ -19,6 +19,7 @@ from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import evaluate
 from mxrun.commands.runs import list_runs
 from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.runs import RunsOptions
 from mxrun.report.tables import train_table
 from mxrun.run.learning_curves import learning_curves
 from mxrun.run.saved_runs import read_run
@@ -141,7 +142,7 @@ def test_a_finished_run_with_another_summary_gets_a_new_one(
 ) -> None:
     before = json.loads((RUN / "summary.json").read_text())
     (RUN / "summary.json").write_text(json.dumps(changed(before, path, {})))
-    (run,) = (run for run in list_runs()["runs"] if run["name"] == "one")
+    (run,) = (run for run in list_runs(RunsOptions())["runs"] if run["name"] == "one")
     assert (run["state"], run["problem"]) == ("damaged", "summary.json is damaged")
     assert run_training(resume=True)["best"] == before["best"]
     after = json.loads((RUN / "summary.json").read_text())

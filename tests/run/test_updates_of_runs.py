@@ -14,6 +14,7 @@ from mxrun.base.errors import UserError
 from mxrun.commands.runs import list_runs
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.options.runs import RunsOptions
 from mxrun.preparation.planning import load
 from mxrun.run.trained_model import select_checkpoint
 from mxrun.train.checkpoint import load_checkpoint
@@ -200,7 +201,7 @@ def test_of_equal_evaluations_the_lower_loss_is_the_best_then_the_later(
     assert best["epoch"] == expected
     assert (summary["best"]["epoch"], summary["best"]["loss"]) == (expected, best["loss"])
     assert saved_steps(Path("runs/one")) == sorted({8 * expected, 40})
-    listed = {run["name"]: run for run in list_runs()["runs"]}["one"]
+    listed = {run["name"]: run for run in list_runs(RunsOptions())["runs"]}["one"]
     assert listed["best"]["metric"] == "accuracy"
     assert (listed["best"]["epoch"], listed["best"]["loss"]) == (expected, best["loss"])
 
@@ -235,13 +236,13 @@ def test_a_metric_that_no_evaluation_defines_is_no_best_and_is_said() -> None:
     lines = metrics("one")
     assert [line["eval"]["auc"] for line in lines] == [None, None]
     assert all(line["train"]["auc"] > 0.5 for line in lines)
-    (run,) = list_runs()["runs"]
+    (run,) = list_runs(RunsOptions())["runs"]
     last = lines[-1]["eval"]
     assert run["last"] == {"accuracy": last["accuracy"], "loss": last["loss"]}
     assert run["best"]["metric"] == "accuracy"
     assert run["best"]["value"] == max(line["eval"]["accuracy"] for line in lines)
     with pytest.raises(UserError, match="no run has recorded 'auc'"):
-        list_runs(metric="auc")
+        list_runs(RunsOptions(sort="auc"))
 
 
 def test_a_run_that_gets_better_does_not_end_early() -> None:

@@ -22,3 +22,11 @@ def test_every_folder_has_its_row() -> None:
     rows = set(re.findall(r"^\| `(\w+)/` \|", TEXT, re.M))
     folders = {path.parent.name for path in (ROOT / "mxrun").glob("*/__init__.py")}
     assert folders <= rows
+
+
+def test_tests_stand_where_the_page_says() -> None:
+    (row,) = re.findall(r"^\| `tests/` \|.*", TEXT, re.M)
+    packages = [path.parent.name for path in (ROOT / "mxrun").glob("*/__init__.py")]
+    without = [each for each in packages if not (ROOT / "tests" / each).is_dir()]
+    assert without
+    assert all(f"`{each}/`" in row for each in without)

@@ -17,7 +17,7 @@ from mxrun.io.images.decode import MAXIMUM_PIXELS
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import image_kind
 from mxrun.io.loading.batch import is_label
-from mxrun.io.pack.options import PackEncoding, PackOptions
+from mxrun.io.pack.options import PackEncoding, PackSettings
 from mxrun.io.transforms.base import RecordShape
 
 DATA = "data"
@@ -43,7 +43,7 @@ class EncodedRecord:
 class RecordEncoder:
     """Encoder of the records of a data set; stateless and therefore thread-safe."""
 
-    def __init__(self, dataset: Dataset, options: PackOptions) -> None:
+    def __init__(self, dataset: Dataset, options: PackSettings) -> None:
         """Raises UserError for records that are no images, and for files to keep that are none."""
         self._dataset, self._options = dataset, options
         check_images(dataset)
@@ -141,7 +141,7 @@ def check_images(dataset: Dataset) -> None:
         raise UserError(Diagnostic(problem, None, "images", "numbers", hint=hint))
 
 
-def default_encoding(dataset: Dataset, options: PackOptions) -> PackEncoding:
+def default_encoding(dataset: Dataset, options: PackSettings) -> PackEncoding:
     """Return the encoding that loses nothing: `keep` for files, `png` for arrays.
 
     Files that are resized, or for which a quality is given, are written as JPEG.

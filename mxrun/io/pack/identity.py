@@ -12,10 +12,10 @@ import numpy as np
 
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.records import location_of_record
-from mxrun.io.pack.options import PackOptions
+from mxrun.io.pack.options import PackSettings
 
 
-def pack_identity(dataset: Dataset, options: PackOptions) -> dict[str, Any]:
+def pack_identity(dataset: Dataset, options: PackSettings) -> dict[str, Any]:
     """Return settings and digests of the records' labels and places as JSON."""
     import PIL
 

@@ -17,7 +17,7 @@ CLASSES_SUFFIXES: dict[PackForm, tuple[str, ...]] = {"rec": (".classes",), "tar"
 
 
 @dataclass(frozen=True)
-class PackOptions:
+class PackSettings:
     """Settings of a pack, on which the bytes of its files depend.
 
     encoding: `keep` stores image files as they are; `raw` stores arrays, which only mxrun reads.
@@ -51,7 +51,7 @@ class PackOptions:
         """Whether the names of the files have numbers."""
         return self.shard_count > 1 or self.shard_bytes is not None
 
-    def complete(self, encoding: PackEncoding) -> PackOptions:
+    def complete(self, encoding: PackEncoding) -> PackSettings:
         """Return the options with all defaults; `encoding`: that of the data set."""
         return replace(
             self,
@@ -66,7 +66,7 @@ class PackTarget:
     """Names of a pack's files: those of `out`, such as `train.rec`, or `train-00000.rec`, ..."""
 
     out: Path
-    options: PackOptions
+    options: PackSettings
 
     @property
     def folder(self) -> Path:
