@@ -7,10 +7,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
-from syntax import syntax_tree
+from syntax import nodes, syntax_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,10 +110,11 @@ def layer_of(module: str) -> str:
     return parts[1] if len(parts) > 1 and parts[1] else "__init__"
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Return the modules of mxrun that a file imports anywhere."""
     names = set()
-    for node in ast.walk(syntax_tree(path)):
+    for node in nodes(syntax_tree(path)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

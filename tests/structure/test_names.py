@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from syntax import syntax_tree
+from syntax import nodes, syntax_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,7 +23,7 @@ def test_a_class_name_is_defined_once() -> None:
     for folder in ("mxrun", "ops", "datasets"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             is_face = path.is_relative_to(ROOT / FACE)
-            for node in ast.walk(syntax_tree(path)):
+            for node in nodes(syntax_tree(path)):
                 if isinstance(node, ast.ClassDef) and not (is_face and node.name in MXNETS_NAMES):
                     places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert len(places) > 500

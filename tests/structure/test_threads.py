@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from syntax import syntax_tree
+from syntax import nodes, syntax_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [path for folder in ("mxrun", "ops", "datasets") for path in (ROOT / folder).rglob("*.py")]
@@ -29,11 +29,11 @@ def called(tree: ast.AST) -> set[str]:
     """Return the names that code calls, inherits or decorates with, as in `module.name`."""
     names = {
         f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             names.add(ast.unparse(node.func))
         elif isinstance(node, ast.ClassDef):

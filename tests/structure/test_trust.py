@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from structure.test_layers import MODULES
-from syntax import syntax_tree
+from syntax import nodes, syntax_tree
 
 # By name that runs code or starts a program, the only modules that use it.
 DOORS = {
@@ -51,7 +51,7 @@ FORBIDDEN = {
 
 def used_names(path: Path) -> Iterator[str]:
     """Yield what a file uses, as `module.name`, and the functions that it calls, as `name()`."""
-    for node in ast.walk(syntax_tree(path)):
+    for node in nodes(syntax_tree(path)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield f"{node.value.id}.{node.attr}"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

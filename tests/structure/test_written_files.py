@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from syntax import syntax_tree
+from syntax import nodes, syntax_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 # Modules that open files for writing, and why they do.
@@ -47,6 +47,6 @@ def test_files_are_opened_for_writing_in_few_modules() -> None:
         str(path.relative_to(ROOT))
         for folder in ("mxrun", "ops", "datasets")
         for path in (ROOT / folder).rglob("*.py")
-        if any(map(writes, ast.walk(syntax_tree(path))))
+        if any(map(writes, nodes(syntax_tree(path))))
     }
     assert found == WRITERS.keys()

@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 import ast
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Context manager that keeps the garbage collector away from trees, millions of objects of
+    which none is garbage: it would take most of the time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
 def syntax_tree(path: Path) -> ast.Module:
     """Return the syntax tree of a source file, which a process parses once."""
     return ast.parse(path.read_text())
+
+
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return all nodes of a tree in the order of `ast.walk`, which is passed through once."""
+    found = [tree]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return tuple(found)

@@ -40,7 +40,15 @@ class WindowAxis:
         """Return the axis of unchanged images of `lengths` pixels."""
         zero = np.zeros(len(lengths), np.int64)
         size = lengths.astype(np.float64)
-        return cls(zero.astype(np.float64), size, zero, lengths, lengths, zero, lengths)
+        return cls(
+            start=zero.astype(np.float64),
+            length=size,
+            low=zero,
+            high=lengths,
+            size=lengths,
+            offset=zero,
+            out=lengths,
+        )
 
     @property
     def ratio(self) -> Float64:
