@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 import tiers
 from caches import cache_machine, link_cached
+from collector import without_collections
 from hypothesis import HealthCheck, settings
 from registries import separate_registries
 from xdist.workermanage import WorkerController
@@ -71,6 +72,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the number of processes: two for entire folders, none for single files."""
     alone = config.option.soak or not all(Path(name).is_dir() for name in config.args)
     return 0 if alone else min(_PROCESSES, available_cores())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests, which are many objects that stay."""
+    with without_collections():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)

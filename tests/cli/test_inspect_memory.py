@@ -96,6 +96,7 @@ def test_F1_what_lies_outside_is_measured_and_named(report: dict[str, Any], tmp_
     assert outside["total_bytes"] == pytest.approx(beside, rel=0.25)
 
 
+@pytest.mark.full
 def test_F1_a_larger_team_has_more_threads_outside(tmp_path: Path) -> None:
     # Processes of their own: in a fork, pages of libraries become resident again as they are read,
     # about 1 MiB of them while the team starts.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -121,6 +122,14 @@ def test_a_function_is_compiled_once(tmp_path: Path) -> None:
     only_object(tmp_path / "cache")
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a cache that a process has filled."""
+    folder = tmp_path_factory.mktemp("filled")
+    assert compiles(started(folder, folder / "cache"))
+    return folder
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -138,10 +147,10 @@ def test_a_function_is_compiled_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_compiled_again_and_replaced(
-    damage: Callable[[bytes], bytes], tmp_path: Path
+    damage: Callable[[bytes], bytes], filled: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
-    compiles(started(tmp_path, cache))
+    shutil.copytree(filled / "cache", cache)
     path = only_object(cache)
     path.write_bytes(damage(path.read_bytes()))
     assert compiles(started(tmp_path, cache))

@@ -219,6 +219,7 @@ def test_gamma_functions_of_float64_agree_beside_their_zeros(name: str) -> None:
     np.testing.assert_allclose(found, scalar.evaluate(word, [x]), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", VOCABULARY)
 def test_compiled_code_calls_nothing_but_the_team(name: str, dtype: str) -> None:

@@ -207,6 +207,7 @@ def test_autoencoder_digits_gives_the_images_back(tmp_path: Path) -> None:
     assert memory["planned_bytes"] == memory["touched_bytes"]
 
 
+@pytest.mark.full
 def test_digits_regularized_learns_its_digits(tmp_path: Path) -> None:
     summary, checkpoint = trained("digits_regularized", tmp_path)
     assert summary["eval"]["accuracy"] >= 0.975

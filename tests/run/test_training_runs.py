@@ -89,6 +89,7 @@ def test_F4_the_same_command_gives_the_same_bytes(
     assert second["eval"] == first["eval"]
 
 
+@pytest.mark.full
 def test_compiled_afresh_gives_the_same_bytes(
     digits: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -1,14 +1,15 @@
-"""Tests of the structure read the syntax trees of all files."""
+"""Tests of the structure read the syntax trees of all files, which a process retains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from syntax import without_collections
+from collector import without_collections
 
 
-@pytest.fixture(autouse=True)
+# Of the package, before the fixtures of its modules.
+@pytest.fixture(autouse=True, scope="package")
 def _without_collections() -> Iterator[None]:
     with without_collections():
         yield

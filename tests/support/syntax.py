@@ -3,24 +3,8 @@
 from __future__ import annotations
 
 import ast
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Context manager that keeps the garbage collector away from trees, millions of objects of
-    which none is garbage: it would take most of the time.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 @cache
