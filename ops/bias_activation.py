@@ -16,7 +16,7 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
-from mxrun.codegen.arguments import HEADER_SLOTS, Float32s, Integer, Table
+from mxrun.codegen.arguments import Float32s, Integer, Table
 from mxrun.codegen.intrinsics import integer, share
 from mxrun.codegen.jit import inlined, native
 from mxrun.operator import scalar
@@ -181,10 +181,10 @@ class SummedMap(BlockedRows, MapBlocks):
 @inlined
 def map_rows(call: SummedMap, own: int, first: int, last: int) -> None:
     """Run the map's code for rows first to last - 1; own: where the thread's scratch begins."""
-    call.words[own + HEADER_SLOTS] = (last - first) * call.columns
+    call.words[own] = (last - first) * call.columns
     for index in range(_TENSORS):
         address = integer(call.tensors, index) + first * call.columns * _FLOAT_BYTES
-        call.words[own + HEADER_SLOTS + 1 + index] = address
+        call.words[own + 1 + index] = address
     run_block(call, call.code, own)
 
 
@@ -275,10 +275,10 @@ def _summed(
         tensors=slots,
         output=slots[0],
         sums=sums,
-        scratch_words=BLOCK_WORDS * part.threads,
+        words_per_worker=BLOCK_WORDS,
         words=words,
         scratch_address=words,
     )
-    scratch = WORD_BYTES * BLOCK_WORDS * part.threads
-    loop = LoopPart(summed_map_loop, arguments, part.threads, scratch)
+    scratch = WORD_BYTES * BLOCK_WORDS * device.workers(part.tasks)
+    loop = LoopPart(summed_map_loop, arguments, part.tasks, scratch)
     return [loop, blocks.total_part(sums, target(BIAS), device)]

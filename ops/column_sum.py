@@ -2,7 +2,7 @@
 
 Four rows are added in float32, because converting each would take half as long again; those sums
 and the blocks of rows are added in order, in float64. Blocks depend on the number of rows alone, so
-that nothing depends on the team size, and an operator that adds its rows while it computes them
+that nothing depends on the tasks, and an operator that adds its rows while it computes them
 gets the same bits.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer
@@ -83,8 +83,8 @@ class RowBlocks:
             sums=sums,
             total=total,
         )
-        team = device.team_for_elements(arguments.blocks * len(added))
-        return LoopPart(block_totals_loop, arguments, team)
+        tasks = tasks_for_elements(arguments.blocks * len(added))
+        return LoopPart(block_totals_loop, arguments, tasks)
 
 
 class BlockedRows(Arguments):
@@ -218,6 +218,6 @@ def column_sum_part(
         matrix=matrix,
     )
     loop = column_sums_loop.bfloat16 if dtype == BFLOAT16 else column_sums_loop
-    team = device.team_for_elements(blocks.rows * blocks.columns)
-    first = LoopPart(loop, arguments, team, blocks.sums_bytes)
+    tasks = tasks_for_elements(blocks.rows * blocks.columns)
+    first = LoopPart(loop, arguments, tasks, blocks.sums_bytes)
     return JoinedPart((first, blocks.total_part(Scratch(), total, device)))

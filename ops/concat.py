@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
@@ -196,8 +197,8 @@ class CompiledConcat(Implementation):
                 target_offset=offset,
                 target_stride=Pitch(target(0), stride),
             )
-            team = request.device.team_for_elements(rows * columns)
-            copy = LoopPart(copy_rows_loop, arguments, team)
+            tasks = tasks_for_elements(rows * columns)
+            copy = LoopPart(copy_rows_loop, arguments, tasks)
             parts.append(_SlicePart(copy, source(index), item_size(output.dtype) * offset))
         kernel = native_kernel(
             self.name, parts, inputs, (output,), request.requests, request.device
@@ -229,8 +230,8 @@ class CompiledConcat(Implementation):
                     target_offset=0,
                     target_stride=columns,
                 )
-                team = request.device.team_for_elements(rows * columns)
-                parts.append(LoopPart(copy_rows_loop, arguments, team))
+                tasks = tasks_for_elements(rows * columns)
+                parts.append(LoopPart(copy_rows_loop, arguments, tasks))
         unread = (None,) * (len(outputs) + 1)
         return native_kernel(
             self.name, parts, (gradient, *unread), outputs, request.requests, request.device

@@ -48,4 +48,4 @@ def copy_part(
         in_place=True,
     )
     plain = request is not OpReqType.ADD and len(set(stored)) < 2
-    return _CopyPart(part.function, part.arguments, part.threads) if plain else part
+    return _CopyPart(part.function, part.arguments, part.tasks) if plain else part

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer
@@ -272,7 +272,7 @@ def _parts(
     """Return the loops of the cumulative sums, with `onward` from the end of the axis."""
     before, size, behind = parameters.views(shape)
     first, step = ((size - 1) * behind, -behind) if onward else (0, behind)
-    team = device.team_for_elements(before * size * behind)
+    tasks = tasks_for_elements(before * size * behind)
     if behind > 1:
         columns = ColumnSums(
             columns=before * behind,
@@ -283,7 +283,7 @@ def _parts(
             first=first,
             step=step,
         )
-        return [LoopPart(columns_loop, columns, team)]
+        return [LoopPart(columns_loop, columns, tasks)]
     parallel = 1 if before >= _CHUNKS else max(1, min(_CHUNKS, size // _CHUNK_ELEMENTS))
     length = -(-size // parallel)
     chunks = -(-size // length)
@@ -299,10 +299,10 @@ def _parts(
         totals=None if chunks == 1 else Scratch(),
     )
     if chunks == 1:
-        return [LoopPart(short_lines_loop if size < _SHORT else lines_loop, lines, team)]
+        return [LoopPart(short_lines_loop if size < _SHORT else lines_loop, lines, tasks)]
     nbytes = 8 * before * chunks
     return [
-        LoopPart(sums_loop, lines, team, nbytes),
+        LoopPart(sums_loop, lines, tasks, nbytes),
         LoopPart(carry_loop, lines, 1, nbytes),
-        LoopPart(lines_loop, lines, team, nbytes),
+        LoopPart(lines_loop, lines, tasks, nbytes),
     ]

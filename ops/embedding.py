@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 import numpy as np
 from pydantic import Field
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
@@ -174,7 +175,7 @@ class CompiledEmbedding(Implementation):
         if (data.dtype, weight.dtype) != ("int32", "float32"):
             return None
         output = request.outputs[0].with_layout(PLAIN)
-        team = request.device.team_for_elements(output.elements)
+        tasks = tasks_for_elements(output.elements)
         rows, columns = weight.shape
         lookup = Lookup(
             count=data.elements,
@@ -186,7 +187,7 @@ class CompiledEmbedding(Implementation):
         )
         return native_kernel(
             self.name,
-            [LoopPart(lookup_loop, lookup, team)],
+            [LoopPart(lookup_loop, lookup, tasks)],
             (data.with_layout(PLAIN), weight.with_layout(PLAIN)),
             (output,),
             request.requests,

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
-from mxrun.codegen.arguments import HEADER_SLOTS, Integer, Table
+from mxrun.codegen.arguments import Integer, Table
 from mxrun.codegen.intrinsics import integer, share
 from mxrun.codegen.jit import native
 from mxrun.operator import scalar
@@ -175,13 +176,13 @@ class RowMaps(MapBlocks):
 def row_maps_loop(call: RowMaps) -> None:
     """Run the map's code for each row."""
     own = own_block(call)
-    call.words[own + HEADER_SLOTS] = call.columns
+    call.words[own] = call.columns
     # share() splits at multiples of 16, so each row counts as 16 elements.
     begin, end = share(call.rows * 16)
     for row in range(begin // 16, end // 16):
         for index in range(call.tensor_count):
             address = integer(call.tensors, index) + row * integer(call.strides, index)
-            call.words[own + HEADER_SLOTS + 1 + index] = address
+            call.words[own + 1 + index] = address
         run_block(call, call.code, own)
 
 
@@ -256,7 +257,8 @@ def _rows(
         requests=[OpReqType.WRITE] * outputs,
         stored=[spec.dtype] * len(places),
     )
-    team = device.team_for_elements(spec.elements)
+    tasks = tasks_for_elements(spec.elements)
+    scratch = WORD_BYTES * BLOCK_WORDS * device.workers(tasks)
     arguments = RowMaps(
         rows=spec.elements // columns,
         columns=columns,
@@ -264,8 +266,8 @@ def _rows(
         tensor_count=len(places),
         tensors=tuple(slots),
         strides=tuple(stride for _, stride in places),
-        scratch_words=BLOCK_WORDS * team,
+        words_per_worker=BLOCK_WORDS,
         words=Scratch(),
         scratch_address=Scratch(),
     )
-    return LoopPart(row_maps_loop, arguments, team, WORD_BYTES * BLOCK_WORDS * team)
+    return LoopPart(row_maps_loop, arguments, tasks, scratch)

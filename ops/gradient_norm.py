@@ -1,7 +1,7 @@
 """Gradient norms and the scale factors that limit them.
 
 Sums of squares are computed in float64 over fixed blocks of elements, and the blocks' sums are
-added in order: the result depends neither on the team size nor on concurrent work.
+added in order: the result depends neither on the tasks nor on concurrent work.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
@@ -85,11 +86,11 @@ def square_sums_loop(call: SquareSums) -> None:
 
 
 def square_sums(
-    count: int, data: Slot | Scratch, partial: Scratch, team: int, scratch_bytes: int
+    count: int, data: Slot | Scratch, partial: Scratch, tasks: int, scratch_bytes: int
 ) -> LoopPart:
     """Return the part that computes the partial sums of `data`."""
     squares = SquareSums(count=count, data=data, sums=partial, size=_CHUNK, lanes=_LANES)
-    return LoopPart(square_sums_loop, squares, team, scratch_bytes)
+    return LoopPart(square_sums_loop, squares, tasks, scratch_bytes)
 
 
 class GlobalNormScaleParameters(Parameters):
@@ -191,9 +192,9 @@ class CompiledGlobalNormScale(ForwardOnlyImplementation):
         scratch_bytes = sum(map(sums_bytes, counts))
         parts, offset = [], 0
         for index, count in enumerate(counts):
-            team = request.device.team_for_elements(count)
+            tasks = tasks_for_elements(count)
             partial = Scratch(offset)
-            parts.append(square_sums(count, source(index), partial, team, scratch_bytes))
+            parts.append(square_sums(count, source(index), partial, tasks, scratch_bytes))
             offset += sums_bytes(count)
         scale = NormScale(
             count=offset // _FLOAT64_BYTES,

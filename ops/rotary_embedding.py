@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
@@ -235,7 +236,7 @@ class CompiledRotaryEmbedding(Implementation):
         further = 0 if isinstance(request, ForwardRequest) else 2
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, device.team_for_elements(spec.elements))],
+            [LoopPart(loop, arguments, tasks_for_elements(spec.elements))],
             (spec, *(None,) * further),
             (spec,),
             without_add_requests(request.requests),

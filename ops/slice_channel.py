@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.family import OperatorFamily
@@ -153,7 +154,7 @@ class CompiledSliceChannel(Implementation):
         data = data.with_layout(PLAIN) if prop.parameters.squeeze_axis else unpacked(data)
         outputs = tuple(spec.with_layout(data.layout) for spec in request.outputs)
         rows, columns, stride = _places(prop, data)
-        team = request.device.team_for_elements(rows * columns)
+        tasks = tasks_for_elements(rows * columns)
         parts = [
             LoopPart(
                 copy_rows_loop,
@@ -167,7 +168,7 @@ class CompiledSliceChannel(Implementation):
                     target_offset=0,
                     target_stride=columns,
                 ),
-                team,
+                tasks,
             )
             for index, req in enumerate(request.requests)
             if req is not OpReqType.NULL
@@ -180,7 +181,7 @@ class CompiledSliceChannel(Implementation):
         assert before is not None
         data_grad = request.in_grad[0].with_layout(before.layout)
         rows, columns, stride = _places(prop, data_grad)
-        team = request.device.team_for_elements(rows * columns)
+        tasks = tasks_for_elements(rows * columns)
         parts = []
         for index, gradient in enumerate(request.out_grad):
             offset = index * columns
@@ -188,7 +189,7 @@ class CompiledSliceChannel(Implementation):
                 zeroing = RowZeroing(
                     rows=rows, columns=columns, target=target(0), offset=offset, stride=stride
                 )
-                parts.append(LoopPart(zero_rows_loop, zeroing, team))
+                parts.append(LoopPart(zero_rows_loop, zeroing, tasks))
             else:
                 copy = RowCopy(
                     rows=rows,
@@ -200,7 +201,7 @@ class CompiledSliceChannel(Implementation):
                     target_offset=offset,
                     target_stride=stride,
                 )
-                parts.append(LoopPart(copy_rows_loop, copy, team))
+                parts.append(LoopPart(copy_rows_loop, copy, tasks))
         gradients = tuple(
             None if spec is None else spec.with_layout(data_grad.layout)
             for spec in request.out_grad

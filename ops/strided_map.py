@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, strides_of
-from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int64s, Integer, Table
-from mxrun.codegen.intrinsics import call_address, float32s, integer, share
+from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
+from mxrun.codegen.intrinsics import call_address, float32s, integer, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
 from mxrun.operator.kernel import OpReqType
@@ -39,23 +39,22 @@ _ENDLESS = (2**60, 0)
 # Argument block of a map's code, in words: after the header the number of elements, the addresses
 # of the outputs and of the operands, the parameters (see `scalar_llvm`). Each thread has its own.
 _BLOCK_WORDS = 16
-_COUNT = HEADER_SLOTS
-_FIRST_OUTPUT = _COUNT + 1
+_FIRST_OUTPUT = 1
 
 
 class Gathering(Arguments):
     """Operands of a map, and scratch space for their positions and elements.
 
     elements: elements of an output; rank: axes of each operand; axes [operand, axis]: size and
-    stride of each axis, innermost first; scratch_words: words of the team's scratch space; words,
-    cells: this space, as integers and as elements.
+    stride of each axis, innermost first; words_per_worker: words of a thread's scratch space;
+    words, cells: that of all threads, as integers and as elements.
     """
 
     elements: Integer
     rank: Integer
     operands: Table
     axes: Table
-    scratch_words: Integer
+    words_per_worker: Integer
     words: Int64s
     cells: Float32s
 
@@ -69,7 +68,7 @@ class CopiedOperand(Gathering):
 class Chunks(Gathering):
     """Arguments of `chunks_loop`.
 
-    chunk: elements of a chunk; code: the map's code; scratch_address: the team's scratch space;
+    chunk: elements of a chunk; code: the map's code; scratch_address: the scratch space;
     output_bytes, operand_bytes: bytes of an element of the outputs, and of each operand;
     modes: access mode of each operand (0: stored like the outputs, 1: gathered, 2: every chunk
     equals the first, 3: read in place, no chunk crosses the end of an innermost run).
@@ -188,9 +187,8 @@ def seek(call: Gathering, operand: int, state: int, begin: int) -> None:
 def chunks_loop(call: Chunks) -> None:
     """Run a map's code on successive chunks of the outputs' memory."""
     chunk, words = call.chunk, call.words
-    own, behind = share(call.scratch_words)
-    for index in range(HEADER_SLOTS):
-        words[own + index] = 0
+    own = worker() * call.words_per_worker
+    behind = own + call.words_per_worker
     first_output = own + _FIRST_OUTPUT
     first_operand = first_output + call.output_count
     first_parameter = first_operand + call.operand_count
@@ -222,10 +220,10 @@ def chunks_loop(call: Chunks) -> None:
                 base = 2 * behind - (operand + 1) * (chunk + _GRAIN)
                 words[read] = call.scratch_address + _ELEMENT * base
                 gather(call, operand, state, call.cells, base, count)
-        words[own + _COUNT] = count
+        words[own] = count
         for output in range(call.output_count):
             words[first_output + output] = integer(call.outputs, output) + call.output_bytes * at
-        call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
+        call_address(call.code, call.scratch_address + _WORD * own, 0, 1, 0, 0, 0)
         at += count
 
 
@@ -235,11 +233,12 @@ def copied_loop(call: CopiedOperand) -> None:
 
     The scratch space is that of `chunks_loop`.
     """
-    own, behind = share(call.scratch_words)
+    own = worker() * call.words_per_worker
+    behind = own + call.words_per_worker
     state = state_of(call, 0, own)
     at, end = share(call.elements)
     seek(call, 0, state, at)
-    # gather() overwrites cells after its last element, which belong to another thread.
+    # gather() overwrites cells after its last element, which belong to another task.
     direct = max(end - at - LANES, 0)
     gather(call, 0, state, call.output, at, direct)
     at, base = at + direct, 2 * behind - _GRAIN
@@ -311,12 +310,12 @@ def _part(
     # Gathered elements are float32; other operands are read where they are.
     gathered = zip(modes, sizes[len(outputs) :], strict=True)
     assert all(mode == 0 or size == _ELEMENT for mode, size in gathered)
-    team = device.team_for_elements(elements)
-    gathering = _gathering(elements, slots, axes, team, (0 if copies else chunk) + _GRAIN)
-    scratch_bytes = gathering["scratch_words"] * _WORD
+    tasks = tasks_for_elements(elements)
+    gathering = _gathering(elements, slots, axes, (0 if copies else chunk) + _GRAIN)
+    scratch_bytes = gathering["words_per_worker"] * _WORD * device.workers(tasks)
     if copies:
         copied = CopiedOperand(**gathering, output=outputs[0])
-        return LoopPart(copied_loop, copied, team, scratch_bytes)
+        return LoopPart(copied_loop, copied, tasks, scratch_bytes)
     pairs = zip(outputs, requests, strict=True)
     written = tuple(slot for slot, request in pairs if request is not OpReqType.NULL)
     chunks = Chunks(
@@ -333,11 +332,11 @@ def _part(
         parameter_count=len(parameters),
         parameters=tuple(parameters),
     )
-    return LoopPart(chunks_loop, chunks, team, scratch_bytes)
+    return LoopPart(chunks_loop, chunks, tasks, scratch_bytes)
 
 
 def _gathering(
-    elements: int, slots: Sequence[Slot], axes: Sequence[Axes], team: int, gathered: int
+    elements: int, slots: Sequence[Slot], axes: Sequence[Axes], gathered: int
 ) -> dict[str, Any]:
     """Return the arguments of `Gathering`; gathered: elements of each operand in scratch space."""
     # The last axis is endless, so that it never overflows.
@@ -348,8 +347,7 @@ def _gathering(
         "rank": rank,
         "operands": slots,
         "axes": tuple(number for own in axes for axis in _outward(own, rank) for number in axis),
-        # `share` splits at multiples of 16 words.
-        "scratch_words": team * math.ceil(words / 16) * 16,
+        "words_per_worker": math.ceil(words / 16) * 16,
         "words": Scratch(),
         "cells": Scratch(),
     }

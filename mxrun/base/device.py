@@ -12,6 +12,8 @@ from enum import Enum
 # 16,384 elements is 0.8 times as fast, of 24,576 1.1, of 32,768 1.6.
 _ELEMENTS_PER_THREAD = 16_384
 _FLOPS_PER_THREAD = 500_000
+# Tasks of a loop at most: enough for sixteen threads, of which a few are late.
+_MOST_TASKS = 32
 
 CPU, REFERENCE = "cpu", "reference"
 # Pattern of the names by which configs select kinds of devices.
@@ -56,9 +58,31 @@ class DeviceDescription:
         """Return how many threads are worthwhile for a product of `flops` operations."""
         return team_for_flops(flops, self.threads)
 
+    def workers(self, tasks: int) -> int:
+        """Return how many threads at most work on a loop of `tasks`."""
+        return min(self.threads, tasks)
+
 
 # A CPU with one thread, for plans whose device does not matter.
 ONE_THREAD = DeviceDescription(CPU, numpy_bodies=NumpyBodies.FLOAT32)
+
+
+def tasks_for_elements(elements: int) -> int:
+    """Return into how many tasks an elementwise pass over `elements` is cut."""
+    return most_tasks(elements // _ELEMENTS_PER_THREAD)
+
+
+def tasks_for_flops(flops: int) -> int:
+    """Return into how many tasks a product of `flops` operations is cut."""
+    return most_tasks(flops // _FLOPS_PER_THREAD)
+
+
+def most_tasks(worthwhile: int) -> int:
+    """Return the largest number of tasks up to `worthwhile`, a power of two.
+
+    The usual numbers of threads share these equally.
+    """
+    return 1 << min(max(worthwhile, 1).bit_length() - 1, _MOST_TASKS.bit_length() - 1)
 
 
 def team_for_elements(elements: int, threads: int) -> int:

@@ -34,9 +34,6 @@ import numpy.typing as npt
 from mxrun.base.dtype import FLOAT32
 
 FLOATS = "pointer to floats"
-# Slots before a native function's own arguments: the addresses of omp_get_thread_num and
-# omp_get_num_threads, or zeros for a call on one thread.
-HEADER_SLOTS = 2
 
 
 if TYPE_CHECKING:
@@ -148,9 +145,9 @@ class Arguments:
         Raises TypeError for a float where an integer or an address belongs.
         """
         kinds = type(self).kinds()
-        entries = HEADER_SLOTS + len(kinds)
+        entries = len(kinds)
         tables: list[Any] = []
-        for number, (name, kind) in enumerate(kinds.items(), HEADER_SLOTS):
+        for number, (name, kind) in enumerate(kinds.items()):
             value = _checked(getattr(self, name), name, kind)
             if isinstance(value, tuple):
                 yield number, TableAt(entries + len(tables))
@@ -159,13 +156,12 @@ class Arguments:
                 yield number, value
         yield from enumerate(tables, entries)
 
-    def packed(self, header: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Return the argument block: `header`, then the slots."""
+    def packed(self) -> npt.NDArray[np.int64]:
+        """Return the argument block: the slots."""
         values = [value for _, value in self.slots()]
-        block = np.zeros(len(header) + len(values), np.int64)
-        block[: len(header)] = header
+        block = np.zeros(len(values), np.int64)
         first = block.ctypes.data
-        block[len(header) :] = [
+        block[:] = [
             first + value.slot * block.itemsize if isinstance(value, TableAt) else slot_of(value)
             for value in values
         ]

@@ -10,11 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, slot_of
-from mxrun.codegen.jit import NativeFunction, require_arguments
-
-# Header of an argument block for a call on one thread: no OpenMP functions.
-_ALONE = (0, 0)
+from mxrun.codegen.arguments import Arguments, slot_of
+from mxrun.codegen.jit import ALONE, NativeFunction, require_arguments
 
 
 class HostLoop:
@@ -32,8 +29,8 @@ class HostLoop:
         self, function: NativeFunction, arguments: Arguments, unlocked: bool = False
     ) -> None:
         require_arguments(function, arguments)
-        block = arguments.packed(_ALONE)
-        self._bind(function.address, (block.ctypes.data,), arguments, block, unlocked)
+        block = arguments.packed()
+        self._bind(function.address, (block.ctypes.data, *ALONE), arguments, block, unlocked)
 
     def _bind(
         self,
@@ -51,7 +48,7 @@ class HostLoop:
         self._values: dict[str, Any] = {
             name: getattr(arguments, name) for name in arguments.kinds()
         }
-        self._slots = {name: HEADER_SLOTS + number for number, name in enumerate(self._values)}
+        self._slots = {name: number for number, name in enumerate(self._values)}
 
     def __call__(self) -> None:
         """Run the function."""

@@ -58,12 +58,25 @@ def random_words(key: int, step: int, number: int) -> tuple[Any, Any, Any, Any]:
 
 @intrinsic
 def share(count: int) -> tuple[int, int]:
-    """Return the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
+    """Return the task's part [begin, end) of `count` elements, in multiples of 16."""
 
 
 @intrinsic
-def team_member() -> tuple[int, int]:
-    """Return the calling thread's number in its team, and the size of the team."""
+def current_task() -> tuple[int, int]:
+    """Return the number of the task, and the number of all tasks of the call."""
+
+
+@intrinsic
+def worker() -> int:
+    """Return the number of the calling thread among those that may work on the tasks.
+
+    For scratch space alone: which thread calls which task is left to chance.
+    """
+
+
+@intrinsic
+def fetch_add(counters: Any, index: int, value: int) -> int:
+    """Add to counters[index], int64, atomically, and return what it was before."""
 
 
 @intrinsic
@@ -84,7 +97,7 @@ def reduced_run(
 
     The elements are distributed cyclically over 32 lanes of float64; kinds 1 and 2 use 64 lanes of
     float32. The upper half of the lanes is combined with the lower half until one lane is left,
-    which is combined with the total. The order depends neither on the machine nor on the team size.
+    which is combined with the total. The order depends neither on the machine nor on the tasks.
     The memory after the run, from `gap` elements on, is prefetched meanwhile.
     """
 

@@ -1,8 +1,8 @@
 """Native functions from Python source: loops compiled to machine code, called by address.
 
 A native function takes one argument block (64-bit slots, declared by a class of `Arguments`) and
-does not use the interpreter, so a device can call it without the lock, and each thread of a team
-can process its share:
+does not use the interpreter, so a device can call it without the lock. Its work may be cut into
+tasks, which several threads call with one block; `share` is the part of the task that is called:
 
     class Scaling(Arguments):
         count: Integer
@@ -48,8 +48,17 @@ from mxrun.codegen.object_cache import CompiledObject
 _VOCABULARY_MODULES = frozenset(each.__name__ for each in (intrinsics, products, vectors))
 
 
+# Task, number of tasks and worker of a call that is one task.
+ALONE = (0, 1, 0)
+
+
 class NativeCode(Protocol):
-    """Machine code of the form `void f(int64_t *block)`, possibly compiled on demand."""
+    """Machine code `void f(int64_t *block, int64_t task, int64_t tasks, int64_t worker)`.
+
+    block: the arguments, the same for all tasks of a call. task: number of the task among the
+    `tasks` of the call. worker: number of the calling thread among those that may work on it. The
+    code may be compiled on demand.
+    """
 
     @property
     def address(self) -> int:
@@ -99,7 +108,7 @@ class NativeFunction:
 
     @cached_property
     def address(self) -> int:
-        """Address of the compiled function, `void f(int64_t *block)`."""
+        """Address of the compiled function, of the form of `NativeCode`."""
         key = self.key
         compiled = None if key is None else object_cache.find(key)
         if compiled is None:

@@ -5,8 +5,8 @@ code generation takes only a few milliseconds. The elements after the last full 
 a small buffer and processed by the same body.
 
 A map's function takes an argument block like every native function (see `jit`): number of elements,
-the outputs' addresses, the operands' addresses, the parameters' bits. Each thread of the team
-processes its own part of the elements. All operands of a vector are read before its outputs are
+the outputs' addresses, the operands' addresses, the parameters' bits. Each task processes its own
+part of the elements. All operands of a vector are read before its outputs are
 written, so that an output may have the address of an operand.
 """
 
@@ -21,7 +21,7 @@ from llvmlite import ir
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.codegen.llvm_bfloat16 import rounded, widened
-from mxrun.codegen.llvm_block import share, slot
+from mxrun.codegen.llvm_block import function_of, share, slot
 from mxrun.codegen.llvm_target import (
     adds_and_multiplies_apart,
     call_function,
@@ -110,8 +110,7 @@ class _LoopGenerator:
         self, module: Any, symbol: str, graph: ScalarGraph, results: Sequence[int], form: LoopForm
     ) -> None:
         self.module, self.graph, self.results, self.form = module, graph, results, form
-        block_type = ir.FunctionType(ir.VoidType(), [WORD.as_pointer()])
-        self.function = ir.Function(module, block_type, symbol)
+        self.function = function_of(module, symbol)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
         if has_half_width_registers() and _has_simple_operations(graph):
             # llvmlite knows only attributes without values.
@@ -128,7 +127,7 @@ class _LoopGenerator:
         # Step of every tensor: the outputs come first.
         steps = (*(1,) * self.outputs, *form.steps)
         cells = [self._cell(kind) for kind, step in zip(kinds, steps, strict=True) if step]
-        begin, end = share(builder, self.function.args[0], self._slot(0))
+        begin, end = share(builder, self._slot(0))
         tensors = [
             builder.inttoptr(self._slot(1 + i), kind.as_pointer()) for i, kind in enumerate(kinds)
         ]
@@ -240,7 +239,7 @@ class _LoopGenerator:
         return self.function.append_basic_block(name)
 
     def _slot(self, index: int) -> Any:
-        return slot(self.builder, self.function.args[0], WORD(index))
+        return slot(self.builder, WORD(index))
 
     def _copy(self, pairs: Sequence[tuple[Any, Any]], count: Any) -> None:
         """Copy `count` > 0 elements of each pair, one after the other."""

@@ -95,14 +95,14 @@ MapArgument: TypeAlias = Handle | Array | float | int | None
 
 @dataclass(frozen=True)
 class LoopLaunch:
-    """Run of a compiled loop by `team` threads.
+    """Run of a compiled loop, cut into `tasks`, which any thread may run in any order.
 
     arguments: with handles for addresses, and `Code` for functions; of a generated map a tuple.
     """
 
     function: NativeCode
     arguments: Arguments | tuple[MapArgument, ...]
-    team: int
+    tasks: int
 
 
 class ProviderLaunch:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec, align
@@ -120,7 +120,7 @@ class LoopPart:
 
     function: NativeCode
     arguments: Arguments | tuple[Place | float | int, ...]
-    threads: int
+    tasks: int
     scratch_bytes: int = 0
 
     def slots(self) -> Iterator[Slot]:
@@ -140,7 +140,7 @@ class LoopPart:
             arguments = self.arguments.with_values(lambda value: bound(value, handles, scratch))
         else:
             arguments = tuple(bound(argument, handles, scratch) for argument in self.arguments)
-        return (LoopLaunch(self.function, arguments, self.threads),)
+        return (LoopLaunch(self.function, arguments, self.tasks),)
 
 
 @dataclass(frozen=True)
@@ -277,5 +277,5 @@ def _launches(
             source=outputs[output.index],
             target=handles.outputs[output.index],
         )
-        launches.append(LoopLaunch(add_loop, addition, device.team_for_elements(output.count)))
+        launches.append(LoopLaunch(add_loop, addition, tasks_for_elements(output.count)))
     return tuple(launches)

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
 from mxrun.base.near_names import nearest
@@ -187,7 +187,7 @@ class MapLoop:
 
     @cached_property
     def address(self) -> int:
-        """Address of the function `void f(int64_t *block)`, see `jit`."""
+        """Address of the function, see `jit.NativeCode`."""
         text = f"{self.form} {self.results}\n{self.graph.describe()}"
         key = object_cache.key_of(text, *_TRANSLATION)
         if key not in _ADDRESSES:
@@ -317,8 +317,7 @@ class MapKernel:
         loop = MapLoop(self.graph, tuple(self.results[index] for index in wanted), form)
         words = (_word(number, self.dtype) for number in parameters)
         places = (*(outputs[index] for index in wanted), *operands)
-        team = device.team_for_elements(count)
-        return LoopPart(loop, (count, *places, *words), team, scratch_bytes)
+        return LoopPart(loop, (count, *places, *words), tasks_for_elements(count), scratch_bytes)
 
 
 def without_add_requests(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Floats, Integer
-from mxrun.codegen.intrinsics import team_member
+from mxrun.codegen.intrinsics import current_task, worker
 from mxrun.codegen.jit import compact, inlined
 from mxrun.codegen.vectors import (
     LANES,
@@ -358,12 +358,12 @@ def shared_head_gradients(
 
 @compact
 def attention_gradient_loop(call: AttentionBackward) -> None:
-    """Compute the gradients; a task is a set of heads of keys and values, in their order."""
-    member, team = team_member()
-    own = scratch_of(call, member * call.thread_words)
-    for task in range(member, call.sequence_sets * call.group_sets, team):
-        for sequence in range(task // call.group_sets, call.batch, call.sequence_sets):
-            for group in range(task % call.group_sets, call.kv_heads, call.group_sets):
+    """Compute the gradients; a part is a set of heads of keys and values, in their order."""
+    task, tasks = current_task()
+    own = scratch_of(call, worker() * call.words_per_worker)
+    for part in range(task, call.sequence_sets * call.group_sets, tasks):
+        for sequence in range(part // call.group_sets, call.batch, call.sequence_sets):
+            for group in range(part % call.group_sets, call.kv_heads, call.group_sets):
                 shared_head_gradients(call, own, sequence, group)
 
 

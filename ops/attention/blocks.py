@@ -39,7 +39,7 @@ class AttentionTensors(AttentionSizes):
     query, key, value: heads side by side in rows `query_row`, `key_row` and `value_row` apart.
     scale: factor of the scores. mask, lengths: None if not used; the mask of a
     sequence begins `mask_sequence` elements after the one before, that of a head `mask_head`.
-    scratch: `thread_words` for each thread of the team. is_paired: whether the factors of products
+    scratch: `words_per_worker` for each thread. is_paired: whether the factors of products
     are pairs of bfloat16, in `halves`, which is the same memory.
     """
 
@@ -57,7 +57,7 @@ class AttentionTensors(AttentionSizes):
     mask_head: Integer
     lengths: Int32s
     scratch: Float32s
-    thread_words: Integer
+    words_per_worker: Integer
     halves: BFloat16s
     is_paired: Integer
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
-from mxrun.codegen.intrinsics import team_member
+from mxrun.codegen.intrinsics import current_task, worker
 from mxrun.codegen.jit import compact, inlined
 from mxrun.codegen.vectors import (
     LANES,
@@ -258,15 +258,15 @@ def query_block(
 
 @compact
 def attention_loop(call: AttentionForward) -> None:
-    """Compute output and logsumexp of all heads; a task is a chunk of one head's queries."""
-    member, team = team_member()
-    own = scratch_of(call, member * call.thread_words)
+    """Compute output and logsumexp of all heads; a part is a chunk of one head's queries."""
+    task, tasks = current_task()
+    own = scratch_of(call, worker() * call.words_per_worker)
     chunks = (call.queries + call.chunk - 1) // call.chunk
-    for task in range(member, call.batch * call.heads * chunks, team):
-        part, rest = task % chunks, task // chunks
+    for part in range(task, call.batch * call.heads * chunks, tasks):
+        chunk, rest = part % chunks, part // chunks
         head, sequence = rest % call.heads, rest // call.heads
         group = head // (call.heads // call.kv_heads)
-        start, stop = part * call.chunk, min((part + 1) * call.chunk, call.queries)
+        start, stop = chunk * call.chunk, min((chunk + 1) * call.chunk, call.queries)
         read = keys_read(call, keys_of(call, sequence), stop - 1)
         pack_panels(call, own.panels, own.queries, key_rows(call, sequence, group, read))
         pack_right(call, own.values, value_rows(call, sequence, group, read))

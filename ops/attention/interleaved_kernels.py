@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements, tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
@@ -131,7 +131,7 @@ class _Products:
         count, rows, columns = output.shape(self.places[output.tensor][0], self.heads)
         stored = left.shape(self.places[left.tensor][0], self.heads)
         inner = stored[1] if left.turned else stored[2]
-        team = min(self.device.team_for_flops(2 * count * rows * columns * inner), count)
+        tasks = min(tasks_for_flops(2 * count * rows * columns * inner), count)
         words = product_words(columns, inner)
         (left_slot, *left_steps), (right_slot, *right_steps) = map(self._matrices, (left, right))
         shape = self.places[output.tensor][0]
@@ -155,10 +155,10 @@ class _Products:
             factor=self.factor,
             is_added=is_added,
             scratch=Scratch(),
-            thread_words=words,
+            words_per_worker=words,
         )
         loop = stacked_product_loop.bfloat16 if self.is_low else stacked_product_loop
-        return LoopPart(loop, arguments, team, 4 * words * team)
+        return LoopPart(loop, arguments, tasks, 4 * words * self.device.workers(tasks))
 
     def zeros(self, part: Matrices, shape: Shape, slot: Slot) -> LoopPart:
         """Return the filling of one part of all heads."""
@@ -171,7 +171,7 @@ class _Products:
             output=replace(slot, offset=first * self.nbytes),
         )
         loop = clear_rows_loop.bfloat16 if self.is_low else clear_rows_loop
-        return LoopPart(loop, arguments, self.device.team_for_elements(count * rows * columns))
+        return LoopPart(loop, arguments, tasks_for_elements(count * rows * columns))
 
     def _matrices(self, matrices: Matrices) -> tuple[Slot, int, int]:
         shape, slot = self.places[matrices.tensor]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.jit import NativeFunction
@@ -49,15 +49,15 @@ class CompiledAttention(Implementation):
         sizes = prop.sizes([spec.shape for spec in request.inputs])
         flops = prop.flops([spec.shape for spec in request.inputs], [])
         chunk = ROWS * 4
-        tasks = sizes.batch * sizes.heads * math.ceil(sizes.queries / chunk)
-        team = min(request.device.team_for_flops(flops), tasks)
+        chunks = sizes.batch * sizes.heads * math.ceil(sizes.queries / chunk)
+        tasks = min(tasks_for_flops(flops), chunks)
         pairs = dtype == BFLOAT16 and _multiplies_pairs(request.device)
         words = padded(forward_words(sizes, pairs), LANES)
         arguments = AttentionForward(
             **_tensors(prop, sizes, request.inputs, 0, dtype),
             logsumexp=_slot(request.requests, 1),
             scratch=Scratch(),
-            thread_words=words,
+            words_per_worker=words,
             output=_slot(request.requests, 0),
             is_added=int(request.requests[0] is OpReqType.ADD),
             chunk=chunk,
@@ -67,7 +67,7 @@ class CompiledAttention(Implementation):
         loop = _loop(attention_loop, dtype, pairs)
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, team, 4 * words * team)],
+            [LoopPart(loop, arguments, tasks, 4 * words * request.device.workers(tasks))],
             _read(prop, request.inputs, dtype),
             (request.outputs[0].with_layout(PLAIN), TensorSpec(request.outputs[1].shape)),
             (*without_add_requests(request.requests[:1]), request.requests[1]),
@@ -85,8 +85,8 @@ class CompiledAttention(Implementation):
         dtype = read.dtype
         flops = 5 * prop.flops(shapes, []) // 2
         arguments = _gradient_arguments(prop, sizes, request, dtype)
-        tasks = arguments.sequence_sets * arguments.group_sets
-        team = min(request.device.team_for_flops(flops), tasks)
+        tasks = min(tasks_for_flops(flops), arguments.sequence_sets * arguments.group_sets)
+        scratch = 4 * arguments.words_per_worker * request.device.workers(tasks)
         loop = _loop(attention_gradient_loop, dtype, bool(arguments.is_paired))
         given = (*request.forward.inputs, *request.forward.outputs)
         requests, added = request.requests, without_add_requests(request.requests[:count])
@@ -97,7 +97,7 @@ class CompiledAttention(Implementation):
         ]
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, team, 4 * arguments.thread_words * team)],
+            [LoopPart(loop, arguments, tasks, scratch)],
             (request.forward.outputs[0], None, *given),
             (*grads, *[None] * prop.parameters.use_lengths),
             (*added, *requests[count:]),
@@ -133,7 +133,7 @@ def _gradient_arguments(
         **tensors,
         logsumexp=source(outputs + 1),
         scratch=Scratch(),
-        thread_words=padded(backward_words(sizes, pairs), LANES),
+        words_per_worker=padded(backward_words(sizes, pairs), LANES),
         output=source(outputs),
         output_grad=source(0),
         query_grad=slots[0],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Real
-from mxrun.codegen.intrinsics import share, team_member
+from mxrun.codegen.intrinsics import current_task, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.products import multiply_block
 from mxrun.codegen.vectors import LANES, lanes, transpose_lanes
@@ -17,7 +17,7 @@ class StackedProduct(Arguments):
 
     Each tensor's matrices are `_stack` elements apart, and their rows `_row`. is_left_turned: left
     matrices are stored [inner, rows]; is_right_turned: right ones [columns, inner]. scratch:
-    `thread_words` for each thread of the team.
+    `words_per_worker` for each thread.
     """
 
     count: Integer
@@ -38,7 +38,7 @@ class StackedProduct(Arguments):
     factor: Real
     is_added: Integer
     scratch: Float32s
-    thread_words: Integer
+    words_per_worker: Integer
 
 
 @inlined
@@ -62,13 +62,13 @@ def pack_turned(call: StackedProduct, to: int, stage: int, at: int, step: int) -
 def stacked_product_loop(call: StackedProduct) -> None:
     """output = factor * left x right, in blocks of rows."""
     scratch, step = call.scratch, rounded_up(call.columns, LANES)
-    member, team = team_member()
-    own = member * call.thread_words
+    task, tasks = current_task()
+    own = worker() * call.words_per_worker
     right = own
     left = right + call.inner * step
     words = rounded_up(call.inner, LANES)
     sums = left + ROWS * words
-    for stack in range(member, call.count, team):
+    for stack in range(task, call.count, tasks):
         at = stack * call.right_stack
         if call.is_right_turned:
             pack_turned(call, right, left, at, step)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
 from mxrun.codegen.jit import NativeFunction
@@ -51,7 +51,7 @@ from mxrun.ops.batch_norm.loops import (
     statistics_loop,
 )
 from mxrun.ops.batch_norm.operator import BETA, DATA, GAMMA, MEAN, OUTPUT, VAR
-from mxrun.ops.batch_norm.tasks import Tasks
+from mxrun.ops.batch_norm.pieces import Pieces
 from mxrun.ops.batch_norm.walk import Walk
 
 
@@ -62,13 +62,14 @@ class _Loops:
     Scratch space holds three arrays [C], the partial sums, their totals, and the threads' arrays.
     """
 
-    tasks: Tasks
-    team: int
+    pieces: Pieces
+    tasks: int
+    workers: int
     dtype: str
 
     def channels(self, number: int) -> Scratch:
         """Return the array `number` with one float per channel."""
-        return Scratch(number * align(4 * self.tasks.channels))
+        return Scratch(number * align(4 * self.pieces.channels))
 
     @property
     def sums(self) -> Scratch:
@@ -76,30 +77,30 @@ class _Loops:
 
     @property
     def totals(self) -> Scratch:
-        sums = align(8 * self.tasks.partial_sums * self.tasks.channels)
+        sums = align(8 * self.pieces.partial_sums * self.pieces.channels)
         return Scratch(self.sums.offset + sums)
 
     @property
     def blocks(self) -> Scratch:
         """Arrays of the threads."""
-        return Scratch(self.totals.offset + align(16 * self.tasks.channels))
+        return Scratch(self.totals.offset + align(16 * self.pieces.channels))
 
     def of(self, loop: NativeFunction) -> NativeFunction:
         """Return the loop for tensors of the data's dtype."""
         return loop.bfloat16 if self.dtype == BFLOAT16 else loop
 
     def alone(self, loop: NativeFunction, arguments: ChannelSums | Sampling) -> KernelPart:
-        """Return a loop that runs on one thread."""
+        """Return a loop of one task."""
         return LoopPart(loop, arguments, 1, self._scratch_bytes)
 
     def together(self, loop: NativeFunction, arguments: Walk) -> KernelPart:
-        """Return a loop that the team runs over the tasks."""
-        return LoopPart(self.of(loop), arguments, self.team, self._scratch_bytes)
+        """Return a loop of several tasks over the pieces."""
+        return LoopPart(self.of(loop), arguments, self.tasks, self._scratch_bytes)
 
     def walk(self, *sources: Slot | Scratch | None) -> dict[str, Any]:
-        """Return the first arguments of a loop of the team, whose arrays have these sources [C]."""
+        """Return the first arguments of a loop over pieces, whose arrays have these sources [C]."""
         return {
-            **self.tasks.arguments(self.team),
+            **self.pieces.arguments(),
             "arrays": self.blocks,
             "sources": sources,
             "source_count": len(sources),
@@ -108,37 +109,37 @@ class _Loops:
     @property
     def width(self) -> int:
         """Elements from one row of channels, or of planes, to the next."""
-        return self.tasks.channels * self.tasks.inner
+        return self.pieces.channels * self.pieces.inner
 
     def pitched(self, *tensors: int) -> dict[int, int]:
         """Return the row widths of tensors that may be slices of parent buffers.
 
         These are all given tensors if channels are adjacent in memory, else none.
         """
-        return dict.fromkeys(tensors, self.width) if self.tasks.inner == 1 else {}
+        return dict.fromkeys(tensors, self.width) if self.pieces.inner == 1 else {}
 
     def pitch(self, slot: Slot | None) -> Pitch | int:
         """Return a tensor's pitch between rows of channels; for an absent tensor the row width."""
-        channels = self.tasks.channels
+        channels = self.pieces.channels
         return channels if slot is None else Pitch(slot, channels)
 
     @property
     def sampled(self) -> dict[str, int]:
         """Numbers of the loop over samples."""
-        count = self.tasks.elements_per_channel
+        count = self.pieces.elements_per_channel
         return {
             "count": count,
-            "channels": self.tasks.channels,
-            "inner": self.tasks.inner,
+            "channels": self.pieces.channels,
+            "inner": self.pieces.inner,
             "samples": min(SAMPLES, count),
         }
 
     def summed(self, given: bool, epsilon: float) -> dict[str, Any]:
         """Return the arguments of both loops over channels; with `given` there are no sums."""
         return {
-            "channels": self.tasks.channels,
-            "partial_sums": 0 if given else self.tasks.partial_sums,
-            "count": self.tasks.elements_per_channel,
+            "channels": self.pieces.channels,
+            "partial_sums": 0 if given else self.pieces.partial_sums,
+            "count": self.pieces.elements_per_channel,
             "epsilon": float(epsilon),
             "sums": self.sums,
             "totals": self.totals,
@@ -146,7 +147,7 @@ class _Loops:
 
     @property
     def _scratch_bytes(self) -> int:
-        return self.blocks.offset + self.team * self.tasks.block_bytes
+        return self.blocks.offset + self.workers * self.pieces.block_bytes
 
 
 @implement("BatchNorm", "_batch_norm_limited", backend="jit")
@@ -360,5 +361,6 @@ def _loops(data: TensorSpec, axis: int, device: DeviceDescription) -> _Loops:
     before, after = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
     if data.layout == CHANNELS_LAST:
         before, after = before * after, 1
-    team = device.team_for_elements(data.elements)
-    return _Loops(Tasks.of(before, data.shape[axis], after), team, data.dtype)
+    pieces = Pieces.of(before, data.shape[axis], after)
+    tasks = min(tasks_for_elements(data.elements), pieces.count)
+    return _Loops(pieces, tasks, device.workers(tasks), data.dtype)

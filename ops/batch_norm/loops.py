@@ -1,13 +1,13 @@
 """Batch normalisation as compiled loops over float32 or bfloat16 tensors.
 
-The loops access memory in order, row by row of a task (`Tasks`) and one vector at a time. Four rows
+The loops access memory in order, row by row of a piece (`Pieces`), one vector at a time. Four rows
 at once are less work but slower, because the processor prefetches few sequential streams best (the
 statistics of 51 MB on two cores: 2.5 ms instead of 1.8). Values per column are stored in arrays of
 the thread:
 
     0 mean (or shift)   1 scale   2 beta   3 and 4 running sums, or scale and center   5 slope
 
-where scale and beta are those of forward. At the end of a task the columns of each channel are
+where scale and beta are those of forward. At the end of a piece the columns of each channel are
 summed. All arithmetic is float32, whatever the tensors' dtype is.
 
 In the inlined functions `k` is the place of a vector in the first array of the thread, and `count`
@@ -39,12 +39,12 @@ from mxrun.ops.batch_norm.walk import (
     Walk,
     accumulate,
     clear,
+    piece_at,
+    pieces_of,
     place,
     runs_of,
     spread,
     store_sums,
-    task_at,
-    tasks_of,
 )
 
 # Elements of a channel whose mean is the shift; they are a prime number of elements apart.
@@ -91,7 +91,7 @@ def shift_loop(call: Sampling) -> None:
 def visit(
     call: Walk, vector: Any, bounds: Any, own: int, at: int, rows: int, columns: int, pitch: int
 ) -> None:
-    """Call vector(call, bounds, places, k, count) for every vector of a task.
+    """Call vector(call, bounds, places, k, count) for every vector of a piece.
 
     bounds: vectors that are the same for all, () for none. places: of the vector in a contiguous
     tensor, in data, and in a tensor whose rows of channels have that pitch.
@@ -110,12 +110,12 @@ def visit(
 
 
 @inlined
-def sum_tasks(call: Walk, vector: Any, bounds: Any, sums: Any) -> None:
-    """Visit the thread's tasks and store their running sums in `sums`."""
+def sum_pieces(call: Walk, vector: Any, bounds: Any, sums: Any) -> None:
+    """Visit the task's pieces and store their running sums in `sums`."""
     filled = -1
-    begin, end, own = tasks_of(call)
-    for task in range(begin, end):
-        at, rows, columns, first, to = task_at(call, task)
+    begin, end, own = pieces_of(call)
+    for piece in range(begin, end):
+        at, rows, columns, first, to = piece_at(call, piece)
         if first != filled:
             filled = first
             spread(call, own, first)
@@ -125,15 +125,15 @@ def sum_tasks(call: Walk, vector: Any, bounds: Any, sums: Any) -> None:
 
 
 @inlined
-def write_tasks(call: Walk, vector: Any, bounds: Any, pitch: int) -> None:
-    """Visit the thread's tasks, the last one first.
+def write_pieces(call: Walk, vector: Any, bounds: Any, pitch: int) -> None:
+    """Visit the task's pieces, the last one first.
 
     The last data of the preceding loop are still in the cache.
     """
     filled = -1
-    begin, end, own = tasks_of(call)
-    for task in range(end - 1, begin - 1, -1):
-        at, rows, columns, first, _ = task_at(call, task)
+    begin, end, own = pieces_of(call)
+    for piece in range(end - 1, begin - 1, -1):
+        at, rows, columns, first, _ = piece_at(call, piece)
         if first != filled:
             filled = first
             spread(call, own, first)
@@ -160,8 +160,8 @@ def add_moments(call: Statistics, _: Any, places: Any, k: int, count: int) -> No
 
 @native
 def statistics_loop(call: Statistics) -> None:
-    """sums[k, 0, c] and sums[k, 1, c] = a task's sums of data - shift and of its square."""
-    sum_tasks(call, add_moments, (), call.sums)
+    """sums[k, 0, c] and sums[k, 1, c] = a piece's sums of data - shift and of its square."""
+    sum_pieces(call, add_moments, (), call.sums)
 
 
 class Normalization(Walk):
@@ -226,7 +226,7 @@ def normalize_loop(call: Normalization) -> None:
     The output may overwrite data or residual. NaN stays NaN. The normalised value is rounded to the
     output's dtype before residual is added.
     """
-    write_tasks(call, normalize_vector, (), call.output_pitch)
+    write_pieces(call, normalize_vector, (), call.output_pitch)
 
 
 class PassingGradient(Walk):
@@ -305,11 +305,11 @@ def add_gradient(call: GradientSums, bounds: Any, places: Any, k: int, count: in
 
 @native
 def gradient_sums_loop(call: GradientSums) -> None:
-    """sums[k, 0, c] and sums[k, 1, c] = a task's sums of grad and of grad * (data - mean).
+    """sums[k, 0, c] and sums[k, 1, c] = a piece's sums of grad and of grad * (data - mean).
 
     A gradient that does not pass the limits counts as 0.
     """
-    sum_tasks(call, add_gradient, (lanes(call.low), lanes(call.high)), call.sums)
+    sum_pieces(call, add_gradient, (lanes(call.low), lanes(call.high)), call.sums)
 
 
 class DataGradient(PassingGradient):
@@ -347,4 +347,4 @@ def data_gradient_loop(call: DataGradient) -> None:
     A gradient that does not pass the limits counts as 0.
     """
     bounds = (lanes(call.low), lanes(call.high))
-    write_tasks(call, data_gradient_vector, bounds, call.data_pitch)
+    write_pieces(call, data_gradient_vector, bounds, call.data_pitch)

@@ -1,4 +1,4 @@
-"""Iteration of a thread over its tasks in batch normalisation's loops, and its running sums."""
+"""Iteration over the pieces of batch normalisation's loops, and running sums."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Table
-from mxrun.codegen.intrinsics import float32s, share
+from mxrun.codegen.intrinsics import float32s, share, worker
 from mxrun.codegen.jit import inlined
 from mxrun.codegen.vectors import add_lanes, load_lanes, store_lanes
 
 
 class Walk(Arguments):
-    """Arguments of every loop that a team runs: its tasks (`Tasks.arguments`) and its arrays.
+    """Arguments of every loop of several tasks: its pieces (`Pieces.arguments`) and its arrays.
 
-    stride: columns between rows. lines, line, cuts, width: as in `Tasks`. unit: columns between two
-    of one channel; a plane has one channel. channels_per_cut, sums_per_block, sums_per_cut:
+    stride: columns between rows. lines, line, cuts, width: as in `Pieces`. unit: columns between
+    two of one channel; a plane has one channel. channels_per_cut, sums_per_block, sums_per_cut:
     channels between cuts, and partial sums between blocks of rows and between cuts. array_pitch,
-    floats_per_thread: floats between a thread's arrays and in all of them.
+    floats_per_worker: floats between a thread's arrays and in all of them.
 
     data_pitch: elements of data from one row of channels to the next.
 
@@ -26,8 +26,7 @@ class Walk(Arguments):
     filled from, [channels]; None for an array that is not filled.
     """
 
-    tasks: Integer
-    tasks_per_thread: Integer
+    pieces: Integer
     stride: Integer
     rows: Integer
     rows_per_block: Integer
@@ -41,7 +40,7 @@ class Walk(Arguments):
     sums_per_block: Integer
     sums_per_cut: Integer
     array_pitch: Integer
-    floats_per_thread: Integer
+    floats_per_worker: Integer
     arrays: Float32s
     sources: Table
     source_count: Integer
@@ -50,10 +49,10 @@ class Walk(Arguments):
 
 
 @inlined
-def task_at(call: Walk, task: int) -> tuple[int, int, int, int, int]:
-    """Return a task's offset, rows, columns, first channel and offset in the partial sums."""
-    rest = task // call.cuts
-    cut, row_block = task - rest * call.cuts, rest // call.lines
+def piece_at(call: Walk, piece: int) -> tuple[int, int, int, int, int]:
+    """Return a piece's offset, rows, columns, first channel and offset in the partial sums."""
+    rest = piece // call.cuts
+    cut, row_block = piece - rest * call.cuts, rest // call.lines
     number = rest - row_block * call.lines
     first_row = row_block * call.rows_per_block
     at = first_row * call.stride + number * call.line + cut * call.width
@@ -65,12 +64,11 @@ def task_at(call: Walk, task: int) -> tuple[int, int, int, int, int]:
 
 
 @inlined
-def tasks_of(call: Walk) -> tuple[int, int, int]:
-    """Return the calling thread's first task, the end of its tasks and its arrays' offset."""
-    # share() splits at multiples of 16, so each task counts as 16 elements.
-    begin, end = share(16 * call.tasks)
-    thread = begin // 16 // call.tasks_per_thread
-    return begin // 16, end // 16, thread * call.floats_per_thread
+def pieces_of(call: Walk) -> tuple[int, int, int]:
+    """Return the task's first piece, the end of its pieces and the thread's arrays' offset."""
+    # share() splits at multiples of 16, so each piece counts as 16 elements.
+    begin, end = share(16 * call.pieces)
+    return begin // 16, end // 16, worker() * call.floats_per_worker
 
 
 @inlined

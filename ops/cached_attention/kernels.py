@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mxrun.base.device import tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
@@ -38,7 +39,7 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
             return None
         given = [spec.with_layout(PLAIN).shape for spec in request.inputs[:arguments]]
         sizes = prop.sizes(given)
-        team = min(request.device.team_for_flops(prop.flops(given, [])), sizes.batch * sizes.groups)
+        tasks = min(tasks_for_flops(prop.flops(given, [])), sizes.batch * sizes.groups)
         part = _EXPONENTIAL.part(target(0), [source(0)], sizes.length, [0.0], device=request.device)
         words = BLOCK_WORDS + 8 * (-(-sizes.length // 16) - (-sizes.size // 16))
         key_begin, value_begin = 0, 0
@@ -61,14 +62,14 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
             value_cache=target(2),
             output=target(0) if attends else None,
             code=Code(part.function),
-            words_per_thread=words,
-            team=team,
+            words_per_worker=words,
             words=Scratch(),
             cells=Scratch(),
             address=Scratch(),
         )
         function = cached_attention_loop.bfloat16 if is_low else cached_attention_loop
-        part = LoopPart(function, loop, team, _WORD * words * team)
+        scratch = _WORD * words * request.device.workers(tasks)
+        part = LoopPart(function, loop, tasks, scratch)
         return self.plain_kernel(prop, request, [part])
 
 

@@ -3,7 +3,7 @@
 It computes in float32; the tensors are float32, or all bfloat16.
 
 The keys of 16 positions are stored element by element, so that the products with all of them are
-sums of vectors. Neither product sums within a vector, and nothing depends on the team size. The
+sums of vectors. Neither product sums within a vector, and nothing depends on the tasks. The
 exponentials are a map's code, which the loop calls for all positions of a head.
 """
 
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import (
-    HEADER_SLOTS,
     Float32s,
     Floats,
     Int32s,
@@ -23,7 +22,7 @@ from mxrun.codegen.arguments import (
     Integer,
     Real,
 )
-from mxrun.codegen.intrinsics import call_address, reduced_run, share
+from mxrun.codegen.intrinsics import call_address, reduced_run, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
@@ -36,9 +35,8 @@ from mxrun.codegen.vectors import (
 )
 from mxrun.ops.cached_attention.operator import CacheSizes
 
-# Argument block of the map's code, in words: after the header the number of elements, the
+# Argument block of the map's code, in words: the number of elements, the
 # addresses of output and operand, and the shift. A thread's scores follow, then a row of a head.
-_COUNT = HEADER_SLOTS
 BLOCK_WORDS = 16
 
 
@@ -47,7 +45,7 @@ class CachedHeads(CacheSizes):
 
     query, key, value: rows of `query_pitch`, `key_pitch` and `value_pitch` elements, of which the
     head begins at `..._begin`. code: that computes exp(x - shift). words, cells, address: the
-    team's scratch space of `words_per_thread` words for each thread.
+    scratch space, `words_per_worker` words for each thread.
     """
 
     scale: Real
@@ -64,8 +62,7 @@ class CachedHeads(CacheSizes):
     value_cache: Floats
     output: Floats
     code: Integer
-    words_per_thread: Integer
-    team: Integer
+    words_per_worker: Integer
     words: Int64s
     cells: Float32s
     address: Integer
@@ -171,11 +168,11 @@ def attend(
     score_head(call, widened(call, call.query, query, own), keys, scores, count)
     most = np.float32(reduced_run(1, -math.inf, call.cells, scores, count, 0.0, 0))
     address = call.address + 4 * scores
-    call.words[own + _COUNT] = count
-    call.words[own + _COUNT + 1] = address
-    call.words[own + _COUNT + 2] = address
-    call.cells[2 * (own + _COUNT + 3)] = most
-    call_address(call.code, call.address + 8 * own, 0, 0, 0, 0, 0)
+    call.words[own] = count
+    call.words[own + 1] = address
+    call.words[own + 2] = address
+    call.cells[2 * (own + 3)] = most
+    call_address(call.code, call.address + 8 * own, 0, 1, 0, 0, 0)
     total = reduced_run(0, 0.0, call.cells, scores, count, 0.0, 0)
     for first in range(0, call.value_size, LANES):
         width = min(call.value_size - first, LANES)
@@ -187,11 +184,8 @@ def cached_attention_loop(call: CachedHeads) -> None:
     """Store each head's keys and values; then each query attends to the positions up to its own."""
     first = np.int64(call.position[0])
     blocks, shared = (call.length + LANES - 1) // LANES, call.heads // call.groups
-    # share() splits at multiples of 16, so each thread and each head count as 16 elements.
-    thread, _ = share(call.team * 16)
-    own = thread // 16 * call.words_per_thread
-    for index in range(BLOCK_WORDS):
-        call.words[own + index] = 0
+    own = worker() * call.words_per_worker
+    # share() splits at multiples of 16, so each head counts as 16 elements.
     begin, end = share(call.batch * call.groups * 16)
     for head in range(begin // 16, end // 16):
         n, group = head // call.groups, head % call.groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -32,8 +33,9 @@ class CompiledCTCLoss(Implementation):
         p, (steps, batch, classes) = prop.parameters, data.shape
         if p.layout == "NTC":
             steps, batch = batch, steps
-        team = min(request.device.team_for_elements(8 * data.elements), batch)
+        tasks = min(tasks_for_elements(8 * data.elements), batch)
         words = scratch_size(steps, label.shape[1])
+        scratch = _WORD * words * request.device.workers(tasks)
         wanted = [
             None if req is OpReqType.NULL else target(index)
             for index, req in enumerate(request.requests)
@@ -52,12 +54,12 @@ class CompiledCTCLoss(Implementation):
             label_lengths=source(len(inputs) - 1) if p.use_label_lengths else None,
             output=wanted[0],
             gradient=wanted[1],
-            scratch_words=words * team,
+            words_per_worker=words,
             scratch=Scratch(),
         )
         return native_kernel(
             self.name,
-            [LoopPart(ctc_loop, alignments, team, _WORD * words * team)],
+            [LoopPart(ctc_loop, alignments, tasks, scratch)],
             inputs,
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
@@ -81,10 +83,10 @@ class CompiledCTCLoss(Implementation):
             scale=source(0),
             output=target(0),
         )
-        team = request.device.team_for_elements(data.elements)
+        tasks = tasks_for_elements(data.elements)
         return native_kernel(
             self.name,
-            [LoopPart(scaled_gradients_loop, scaled, team)],
+            [LoopPart(scaled_gradients_loop, scaled, tasks)],
             (scale, None, *(None,) * arguments, None, data),
             (data, *(None for _ in others)),
             request.requests,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Integer
-from mxrun.codegen.intrinsics import share
+from mxrun.codegen.intrinsics import share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
@@ -36,7 +36,7 @@ class Alignments(Arguments):
     labels].
 
     data_lengths, label_lengths: None if not used. output, gradient: None if not requested. scratch:
-    the team's space of `scratch_words` numbers; that of a thread has, see `scratch_size`, the
+    the threads' space of `words_per_worker` numbers each, see `scratch_size`: the
     logarithms of the sums of exponentials [steps], the forward variables [steps, places] and the
     backward variables of two steps [2, places].
     """
@@ -54,7 +54,7 @@ class Alignments(Arguments):
     label_lengths: Int32s
     output: Float32s
     gradient: Float32s
-    scratch_words: Integer
+    words_per_worker: Integer
     scratch: Float64s
 
 
@@ -232,7 +232,7 @@ def subtract_shares(call: Alignments, n: int, steps: int, count: int, own: int, 
 @native
 def ctc_loop(call: Alignments) -> None:
     """output[n] = -log(probability of label[n]), and the gradient of data."""
-    own, _ = share(call.scratch_words)
+    own = worker() * call.words_per_worker
     # share() splits at multiples of 16, so each sample counts as 16 elements.
     begin, end = share(call.batch * 16)
     for n in range(begin // 16, end // 16):

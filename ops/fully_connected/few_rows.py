@@ -2,13 +2,14 @@
 
 Such a product takes as long as it takes to read the weight, so it is read once, where it is: no
 packed copy of it is stored. Each element is one sum in a fixed order, so a row's results depend
-neither on the batch's other rows nor on the team size.
+neither on the batch's other rows nor on the tasks.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from mxrun.base.device import most_tasks
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
@@ -25,7 +26,7 @@ from mxrun.ops.forward_only import ForwardOnlyImplementation
 _MAX_ROWS = 4
 # Bytes of the weight for each thread: one thread reads them in some 8 us, and wherever other
 # processes run, waiting for a second one costs far more than it saves.
-_BYTES_PER_THREAD = 262_144
+_BYTES_PER_TASK = 262_144
 
 
 class FewRows(Arguments):
@@ -100,5 +101,5 @@ class FewRowsFullyConnected(ForwardOnlyImplementation):
             output=target(0),
         )
         nbytes = request.inputs[1].with_layout(PLAIN).nbytes
-        team = max(1, min(request.device.threads, nbytes // _BYTES_PER_THREAD))
-        return self.plain_kernel(prop, request, [LoopPart(few_rows_loop, loop, team)])
+        tasks = most_tasks(nbytes // _BYTES_PER_TASK)
+        return self.plain_kernel(prop, request, [LoopPart(few_rows_loop, loop, tasks)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, source, target
@@ -58,5 +59,5 @@ class CompiledOneHot(ForwardOnlyImplementation):
             off=float(prop.parameters.off_value),
             output=target(0),
         )
-        team = request.device.team_for_elements(output.elements)
-        return self.plain_kernel(prop, request, [LoopPart(one_hot_loop, rows, team)])
+        tasks = tasks_for_elements(output.elements)
+        return self.plain_kernel(prop, request, [LoopPart(one_hot_loop, rows, tasks)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec, align
 from mxrun.codegen.jit import NativeFunction
@@ -60,10 +60,10 @@ def gather_kernel(name: str, selection: RowSelection, request: ForwardRequest) -
         output=target(0),
         is_added=int(request.requests[0] is OpReqType.ADD),
     )
-    team = request.device.team_for_elements(output.elements)
+    tasks = tasks_for_elements(output.elements)
     return native_kernel(
         name,
-        [LoopPart(of_dtype(gather_rows_loop, data), gathering, team)],
+        [LoopPart(of_dtype(gather_rows_loop, data), gathering, tasks)],
         (data, *indices),
         (output,),
         without_add_requests(request.requests),
@@ -82,8 +82,8 @@ def sum_parts(
     request: OpReqType,
 ) -> list[LoopPart]:
     """Return output = sums of the rows of grad with each index, or added; for inner = 1."""
-    team = device.team_for_elements(grad[1].elements + output[1].elements)
-    sums_bytes = align(8 * team * align(selection.columns))
+    tasks = tasks_for_elements(grad[1].elements + output[1].elements)
+    sums_bytes = align(8 * device.workers(tasks) * align(selection.columns))
     ends = Scratch(sums_bytes + align(4 * selection.count))
     arguments = {
         **vars(selection),
@@ -107,7 +107,7 @@ def sum_parts(
     return [
         *zeros,
         LoopPart(order_rows_loop, OrderedRows(**arguments), 1, scratch),
-        LoopPart(of_dtype(sum_rows_loop, output[1]), sums, team, scratch),
+        LoopPart(of_dtype(sum_rows_loop, output[1]), sums, tasks, scratch),
     ]
 
 
@@ -141,9 +141,9 @@ def scatter_kernel(name: str, selection: RowSelection, request: BackwardRequest)
         grad=source(0),
         sums=sums,
     )
-    team = device.team_for_elements(gradient.elements)
+    tasks = tasks_for_elements(gradient.elements)
     parts = [
-        LoopPart(of_dtype(scatter_rows_loop, gradient), scattering, team, scratch),
+        LoopPart(of_dtype(scatter_rows_loop, gradient), scattering, tasks, scratch),
     ]
     parts.insert(0, _zeros(sums, data.elements, device, scratch))
     requests = request.requests
@@ -151,8 +151,8 @@ def scatter_kernel(name: str, selection: RowSelection, request: BackwardRequest)
         storing = SumStoring(
             elements=data.elements, sums=sums, output=target(0), is_added=int(is_added)
         )
-        team = device.team_for_elements(data.elements)
-        parts.append(LoopPart(store_sums_loop.bfloat16, storing, team, scratch))
+        tasks = tasks_for_elements(data.elements)
+        parts.append(LoopPart(store_sums_loop.bfloat16, storing, tasks, scratch))
         requests = without_add_requests(requests)
     return native_kernel(
         name,
@@ -169,4 +169,4 @@ def _zeros(
     sums: Slot | Scratch, elements: int, device: DeviceDescription, scratch: int
 ) -> LoopPart:
     zeroing = RowZeroing(rows=1, columns=elements, target=sums, offset=0, stride=elements)
-    return LoopPart(zero_rows_loop, zeroing, device.team_for_elements(elements), scratch)
+    return LoopPart(zero_rows_loop, zeroing, tasks_for_elements(elements), scratch)

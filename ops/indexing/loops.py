@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Int32s, Integer, Real
-from mxrun.codegen.intrinsics import share, team_member
+from mxrun.codegen.intrinsics import share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.ops.rows import clear
@@ -128,8 +128,9 @@ class RowSums(OrderedRows):
 def sum_rows_loop(call: RowSums) -> None:
     """output[r, :] = float64 sum of the grad[n, :] whose index is r in order, or added."""
     columns, size, order, grad, sums = call.columns, call.size, call.order, call.grad, call.sums
-    member, _ = team_member()
-    own, is_added = member * columns, call.is_added != 0
+    # Whole vectors of the sums are stored, also beyond the last column.
+    own = worker() * ((columns + LANES - 1) // LANES * LANES)
+    is_added = call.is_added != 0
     at, end = share(call.rows // call.count * size * columns)
     while at < end:
         row = at // columns

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.jit import NativeFunction
@@ -60,8 +60,8 @@ class RowLayout:
         return RowBlocks(self.rows, 2 * self.columns)
 
     @property
-    def team(self) -> int:
-        return self.device.team_for_elements(self.data.elements)
+    def tasks(self) -> int:
+        return tasks_for_elements(self.data.elements)
 
     @property
     def is_transposed(self) -> bool:
@@ -117,7 +117,7 @@ class CompiledRowNorm(Implementation):
             epsilon=float(prop.parameters.eps),
             is_centered=int(prop.is_centered),
         )
-        parts.append(LoopPart(rows.of(normalize_rows_loop), arguments, rows.team))
+        parts.append(LoopPart(rows.of(normalize_rows_loop), arguments, rows.tasks))
         if rows.is_transposed and output is not None:
             parts.append(rows.from_rows(output, between(0)))
         plain = [spec.with_layout(PLAIN) for spec in request.outputs]
@@ -199,9 +199,9 @@ def gradient_parts(
     """
     if any(scale_grads):
         gradients = replace(gradients, sums=sums, running=Scratch())
-    running_bytes = 4 * 2 * rows.columns * rows.team * any(scale_grads)
+    running_bytes = 4 * 2 * rows.columns * rows.device.workers(rows.tasks) * any(scale_grads)
     loop = rows.of(row_gradients_loop)
-    parts: list[KernelPart] = [LoopPart(loop, gradients, rows.team, running_bytes)]
+    parts: list[KernelPart] = [LoopPart(loop, gradients, rows.tasks, running_bytes)]
     for index, total in enumerate(scale_grads):
         if total is not None:
             columns = range(index * rows.columns, (index + 1) * rows.columns)

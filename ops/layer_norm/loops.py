@@ -2,7 +2,7 @@
 
 A row is read several times while it is in the L1 cache: for its mean, for its squared distances
 from it, and for the output. All arithmetic is float32; the blocks of a row's sums are added in
-float64. Nothing depends on the team size.
+float64. Nothing depends on the tasks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer, Real
-from mxrun.codegen.intrinsics import share, team_member
+from mxrun.codegen.intrinsics import share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
@@ -260,8 +260,7 @@ def row_gradients_loop(call: RowGradients) -> None:
     """
     columns = call.columns
     full = columns // LANES * LANES
-    member, _ = team_member()
-    own = 2 * member * columns
+    own = 2 * worker() * columns
     begin, end = share(call.blocks * 16)
     for block in range(begin // 16, end // 16):
         if call.sums is not None:

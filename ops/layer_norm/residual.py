@@ -215,7 +215,7 @@ class CompiledAddNorm(Implementation):
         )
         return native_kernel(
             self.name,
-            [LoopPart(normalize_rows_loop, arguments, rows.team)],
+            [LoopPart(normalize_rows_loop, arguments, rows.tasks)],
             inputs,
             outputs,
             request.requests,

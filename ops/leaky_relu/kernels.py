@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.intrinsics import random_words, share
@@ -136,7 +137,7 @@ def negative_terms(call: GammaGradient, at: int, _: Any, count: int) -> Any:
 def prelu_gamma_loop(call: GammaGradient) -> None:
     """gamma_grad[c] = sum of grad * data where data <= 0, in memory order.
 
-    Each thread has channels of its own, so that no result depends on the team size.
+    Each task has channels of its own, so that no sum is divided.
     """
     rows, channels, inner, sums = call.rows, call.channels, call.inner, call.sums
     begin, end = share(channels)
@@ -202,10 +203,10 @@ def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
         lower=float(p.lower_bound),
         width=float(p.upper_bound - p.lower_bound),
     )
-    team = request.device.team_for_elements(data.elements)
+    tasks = tasks_for_elements(data.elements)
     return native_kernel(
         "jit",
-        [LoopPart(rrelu_loop, arguments, team, scratch_bytes)],
+        [LoopPart(rrelu_loop, arguments, tasks, scratch_bytes)],
         (data, request.inputs[1]),
         (data, data),
         request.requests,
@@ -258,10 +259,10 @@ def _prelu_forward(request: ForwardRequest) -> Kernel:
         gamma=source(1),
         output=target(0),
     )
-    team = request.device.team_for_elements(data.elements)
+    tasks = tasks_for_elements(data.elements)
     return native_kernel(
         "jit",
-        [LoopPart(prelu_loop, product, team)],
+        [LoopPart(prelu_loop, product, tasks)],
         (data, gamma),
         (data,),
         request.requests,
@@ -277,7 +278,7 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     assert gamma is not None
     data, gamma = unpacked(data), gamma.with_layout(PLAIN)
     geometry = _geometry(data, gamma)
-    team = request.device.team_for_elements(data.elements)
+    tasks = tasks_for_elements(data.elements)
     data_grad = SlopeProduct(
         **geometry, values=source(0), data=source(1), gamma=source(2), output=target(0)
     )
@@ -285,8 +286,8 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
         **geometry, grad=source(0), data=source(1), gamma_grad=target(1), sums=Scratch()
     )
     loops = (
-        LoopPart(prelu_loop, data_grad, team),
-        LoopPart(prelu_gamma_loop, gamma_grad, team, 8 * geometry["channels"]),
+        LoopPart(prelu_loop, data_grad, tasks),
+        LoopPart(prelu_gamma_loop, gamma_grad, tasks, 8 * geometry["channels"]),
     )
     requested = (req is not OpReqType.NULL for req in request.requests)
     return native_kernel(

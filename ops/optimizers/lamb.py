@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Float32, Positive
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
@@ -172,11 +173,11 @@ class CompiledLambUpdate(UpdateImplementation):
             upper_bound=float(p.upper_bound),
             factor=factor,
         )
-        team = device.team_for_elements(count)
+        tasks = tasks_for_elements(count)
         return [
             moments_part,
-            square_sums(count, source(0), Scratch(), team, scratch_bytes),
-            square_sums(count, move, squares, team, scratch_bytes),
+            square_sums(count, source(0), Scratch(), tasks, scratch_bytes),
+            square_sums(count, move, squares, tasks, scratch_bytes),
             LoopPart(step_factor_loop, step_factor, 1, scratch_bytes),
             _MOVED.part(
                 target(0),

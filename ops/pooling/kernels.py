@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.codegen.arguments import Arguments
@@ -60,10 +61,10 @@ class CompiledPooling(Implementation):
         else:
             code, windows = window_sum_loop, _averaged_windows(parameters, data, output)
             arguments = WindowSum(**windows, data=source(0), output=target(0))
-        team = request.device.team_for_elements(data.elements)
+        tasks = tasks_for_elements(data.elements)
         return native_kernel(
             self.name,
-            [LoopPart(code, arguments, team)],
+            [LoopPart(code, arguments, tasks)],
             (data.with_layout(CHANNELS_LAST),),
             (output.with_layout(CHANNELS_LAST),),
             request.requests,
@@ -76,7 +77,7 @@ class CompiledPooling(Implementation):
         """Prepare the gradient, passed to the winners or in equal shares."""
         (gradient,), (data_grad,) = request.out_grad, request.in_grad
         assert gradient is not None
-        team = request.device.team_for_elements(data_grad.elements)
+        tasks = tasks_for_elements(data_grad.elements)
         winners = request.forward.extra_outputs
         if winners:
             window = prop.parameters.window(data_grad.shape[2:])
@@ -94,7 +95,7 @@ class CompiledPooling(Implementation):
             arguments = WindowSumGradient(**windows, out_grad=source(0), gradient=target(0))
         return native_kernel(
             self.name,
-            [LoopPart(code, arguments, team)],
+            [LoopPart(code, arguments, tasks)],
             (_pooled(gradient, data_grad.dtype), None, None, *winners),
             (_pooled(data_grad, data_grad.dtype),),
             scalar.without_add_requests(request.requests) if winners else request.requests,

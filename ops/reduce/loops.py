@@ -1,9 +1,9 @@
 """Compiled reductions over any axes of a strided tensor.
 
 Totals are float64 along every axis, and each stage rounds its results once. The order in which the
-elements of an output are combined depends on the shape only, not on the team size or the machine.
-If there are too few outputs for a team, or contiguous runs are short, a reduction has stages: first
-chunks of fixed size, then their results in order.
+elements of an output are combined depends on the shape only, not on the tasks or the machine.
+If there are too few outputs for all tasks, or contiguous runs are short, a reduction has stages:
+first chunks of fixed size, then their results in order.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align, strides_of
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real, Table
-from mxrun.codegen.intrinsics import integer, join_rows, reduced_run, share, team_member
+from mxrun.codegen.intrinsics import integer, join_rows, reduced_run, share, worker
 from mxrun.codegen.jit import NativeFunction, inlined, native
 from mxrun.operator.kernel import Handles
 from mxrun.operator.launch import Handle, Launch, LoopLaunch
@@ -66,7 +66,7 @@ _OF_CHUNKS = {
     ReductionKind.ZEROS: ReductionKind.SUM,
 }
 
-# Minimum elements and rows of a chunk, and maximum number of chunks, enough for any team.
+# Minimum elements and rows of a chunk, and maximum number of chunks, enough for all tasks.
 _CHUNK_ELEMENTS = 32_768
 _CHUNK_ROWS = 16
 # A chunk of a run is a multiple of so many elements, so that all begin at the same place of a cache
@@ -75,7 +75,7 @@ _CHUNK_GRAIN = 64
 _CHUNKS = 32
 # Columns that are reduced at a time: their float64 totals stay in the L1 cache.
 _COLUMNS = 2048
-# Number of adjacent outputs that suffices to occupy a team.
+# Number of adjacent outputs that suffices for all tasks.
 _ENOUGH_COLUMNS = 8192
 # Runs shorter than _SHORT are processed several at a time; if there are at least _MANY rows, they
 # are joined into runs of up to _LONG.
@@ -191,8 +191,7 @@ def reduce_rows_loop(call: Reduction) -> None:
     """
     output, data, shifts, kind = call.output, call.data, call.shifts, call.kind
     outputs, length, inner, step = call.outputs, call.length, call.inner, call.step
-    member, _ = team_member()
-    totals, own, columns = call.totals, member * call.columns, call.columns
+    totals, own, columns = call.totals, worker() * call.columns, call.columns
     start, divisor = call.start, call.divisor
     rows = 1
     for axis in range(call.reduced_axes):
@@ -246,7 +245,8 @@ class _Stage:
 
     function: NativeFunction
     reduction: Reduction
-    team: int
+    tasks: int
+    workers: int
 
     @property
     def nbytes(self) -> int:
@@ -256,7 +256,7 @@ class _Stage:
     @property
     def totals_bytes(self) -> int:
         """Bytes of its threads' totals."""
-        return 8 * self.team * int(self.reduction.columns)
+        return 8 * self.workers * int(self.reduction.columns)
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class ReducePart:
             reduction = replace(
                 stage.reduction, output=written, data=read, shifts=shifts, totals=totals
             )
-            launches.append(LoopLaunch(stage.function, reduction, stage.team))
+            launches.append(LoopLaunch(stage.function, reduction, stage.tasks))
             read, offset, shifts = written, offset + stage.nbytes, None
         return tuple(launches)
 
@@ -448,7 +448,8 @@ def _stage(
         columns=min(_COLUMNS, size) if moves else 0,
     )
     loop = reduce_rows_loop if moves else reduce_runs_loop
-    return _Stage(loop, reduction, device.team_for_elements(elements))
+    tasks = tasks_for_elements(elements)
+    return _Stage(loop, reduction, tasks, device.workers(tasks))
 
 
 def _gap(size: int, following: Sequence[tuple[int, int]]) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Table
-from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.intrinsics import integer, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
@@ -35,7 +35,7 @@ class Tiles(Arguments):
     row_tiles, column_tiles: number of tiles along an axis; row_starts, column_starts: the tiles'
     offsets in packed_data, in words, which are added; lane_axis: 0 for rows, 1 for columns; word:
     elements of a word; padded: positions of the other axis in packed_data, with padding; lane, tap:
-    words between lines and between taps; lines: scratch space of the team, of `scratch_floats`.
+    words between lines and between taps; lines: scratch space, `floats_per_worker` for each thread.
     """
 
     plain_data: Float32s
@@ -52,13 +52,13 @@ class Tiles(Arguments):
     padded: Integer
     lane: Integer
     tap: Integer
-    scratch_floats: Integer
+    floats_per_worker: Integer
     lines: Float32s
 
 
 @inlined
 def tiles_of(call: Tiles) -> tuple[int, int]:
-    """Return the calling thread's first tile and the end of its tiles."""
+    """Return the task's first tile and the end of its tiles."""
     # share() splits at multiples of 16, so each tile counts as 16 elements.
     begin, end = share(LANES * call.row_tiles * call.column_tiles)
     return begin // LANES, end // LANES
@@ -117,7 +117,7 @@ def pack_loop(call: Tiles) -> None:
     """packed = plain, in float32 or rounded to pairs of bfloat16; padding is 0."""
     packed, lines, taps, word = call.packed_data, call.lines, call.taps, call.word
     lane, tap, row = call.lane, call.tap, call.columns * taps
-    own, _ = share(call.scratch_floats)
+    own = worker() * call.floats_per_worker
     begin, end = tiles_of(call)
     for tile in range(begin, end):
         at, to, width, others, padded = tile_at(call, tile)
@@ -144,7 +144,7 @@ def unpack_loop(call: Tiles) -> None:
     """plain = packed, both float32; rows are the lane axis."""
     plain, packed, lines, taps = call.plain_data, call.packed_data, call.lines, call.taps
     lane, tap, row = call.lane, call.tap, call.columns * taps
-    own, _ = share(call.scratch_floats)
+    own = worker() * call.floats_per_worker
     begin, end = tiles_of(call)
     for tile in range(begin, end):
         to, at, width, others, _ = tile_at(call, tile)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.blocked import Blocked
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.tensor import Shape
 from mxrun.codegen.vectors import LANES
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
@@ -82,8 +82,8 @@ def moving_part(
     """Return the loop that packs a tensor of `shape`, or unpacks one with rows as lane axis."""
     rows, columns, *kernel = shape
     taps, tiles = math.prod(kernel), tuple(map(len, lines.starts))
-    team = min(device.team_for_elements(math.prod(shape)), math.prod(tiles))
-    floats = team * LANES * LANES * taps
+    tasks = min(tasks_for_elements(math.prod(shape)), math.prod(tiles))
+    floats = LANES * LANES * taps
     plain, packed = (data, output) if packs else (output, data)
     arguments = Tiles(
         plain_data=plain,
@@ -100,10 +100,11 @@ def moving_part(
         padded=lines.padded,
         lane=lines.lane,
         tap=lines.tap,
-        scratch_floats=floats,
+        floats_per_worker=floats,
         lines=Scratch(),
     )
-    return LoopPart(pack_loop if packs else unpack_loop, arguments, team, _FLOAT * floats)
+    scratch = _FLOAT * floats * device.workers(tasks)
+    return LoopPart(pack_loop if packs else unpack_loop, arguments, tasks, scratch)
 
 
 def _tap_step(layout: Blocked) -> int | None:

@@ -295,7 +295,7 @@ class BackwardParts:
         )
         loop = backward_pairs_loop if layout.are_pairs else backward_loop
         loop = loop if layout.dtype == FLOAT32 else loop.bfloat16
-        build.parts.append(LoopPart(loop, arguments, layout.team, build.words_bytes))
+        build.parts.append(LoopPart(loop, arguments, layout.tasks, build.words_bytes))
 
     def output_grad(self, layer: int) -> Slot | None:
         """Return the gradient of a layer's output."""

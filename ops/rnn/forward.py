@@ -159,7 +159,7 @@ class ForwardParts:
         )
         loop = forward_pairs_loop if layout.are_pairs else forward_loop
         loop = loop if layout.dtype == FLOAT32 else loop.bfloat16
-        build.parts.append(LoopPart(loop, arguments, layout.team, build.words_bytes))
+        build.parts.append(LoopPart(loop, arguments, layout.tasks, build.words_bytes))
 
 
 class _StepMaps:

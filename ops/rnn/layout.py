@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, most_tasks, tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import Shape, TensorSpec
@@ -14,6 +14,8 @@ from mxrun.ops.rnn.parameters import PackedWeight, RNNParameters, packed_weights
 
 # Instruction sets with products of pairs of bfloat16 elements.
 _PAIRS = ("bf16", "fp16", "amx", "avx10")
+# Sequences of a task: on two cores, the largest number that leaves both at work for usual batches.
+_SEQUENCES = 8
 # A tensor of one direction of a layer: layer, direction, name.
 TensorKey = tuple[int, int, str]
 
@@ -66,11 +68,14 @@ class SequenceLayout:
         return self.parameters.directions * self.parameters.hidden
 
     @property
-    def team(self) -> int:
-        """Threads that run the steps: a thread runs entire sequences."""
+    def tasks(self) -> int:
+        """Tasks of the steps, each of which runs entire sequences.
+
+        Every task reads the recurrent weight at every step, so they have several sequences each.
+        """
         p = self.parameters
         flops = 2 * self.rows * p.rows * p.hidden
-        return min(self.device.team_for_flops(flops), self.batch)
+        return min(tasks_for_flops(flops), most_tasks(-(-self.batch // _SEQUENCES)))
 
     @property
     def are_pairs(self) -> bool:

@@ -1,9 +1,9 @@
 """Steps of one direction of a layer as compiled loops.
 
-The team divides the sequences of the batch: each thread runs all steps of its own sequences, so
-that no thread waits for another. At each step it multiplies the states of up to PANEL_ROWS
+The tasks divide the sequences of the batch: each runs all steps of its own sequences, so that no
+thread waits for another. At each step it multiplies the states of up to PANEL_ROWS
 sequences by panels of the recurrent weight, then applies a map to each sequence's row. Nothing
-depends on the team size, because every sum has the same order for any number of rows.
+depends on the tasks, because every sum has the same order for any number of rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun.codegen.arguments import (
-    HEADER_SLOTS,
     Float32s,
     Floats,
     Int32s,
@@ -33,7 +32,7 @@ from mxrun.ops.map_block import MapBlocks, own_block, run_block
 from mxrun.ops.rows import clear
 
 # Words of a thread's scratch space: the argument block of a map.
-WORDS_PER_THREAD = 32
+WORDS_PER_WORKER = 32
 # Index of a row of a map's tensor: of the step, of the step that forward runs before it, of the
 # sequence in the batch, or of the step among those of the sequence's mask.
 STEP, PRECEDING, SEQUENCE, MASK = 0, 1, 2, 3
@@ -88,8 +87,8 @@ def run_map(call: SequenceSteps, own: int, at: int, row: int, n: int, t: int) ->
     tensor its address, the bytes from row to row, and which row; then the parameters.
     """
     tensors, parameters = integer(call.maps, at + 2), integer(call.maps, at + 3)
-    call.words[own + HEADER_SLOTS] = integer(call.maps, at + 1)
-    place, to = at + MAP_HEADER, own + HEADER_SLOTS + 1
+    call.words[own] = integer(call.maps, at + 1)
+    place, to = at + MAP_HEADER, own + 1
     for tensor in range(tensors):
         kind, index = integer(call.maps, place + 2), row
         if kind == PRECEDING:

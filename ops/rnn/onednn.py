@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.device.cpu.onednn import operations
@@ -322,5 +322,4 @@ def _draw(build: KernelBuilder, request: ForwardRequest, mask: Slot, spec: Tenso
         limit=p.limit,
         scale=1 / (1 - p.p),
     )
-    team = request.device.team_for_elements(spec.elements)
-    build.parts.append(LoopPart(dropout_loop, drawn, team))
+    build.parts.append(LoopPart(dropout_loop, drawn, tasks_for_elements(spec.elements)))

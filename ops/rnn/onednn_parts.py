@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.vectors import PANEL_COLUMNS
@@ -18,7 +19,7 @@ from mxrun.ops.copy_part import copy_part
 from mxrun.ops.map_block import WORD_BYTES
 from mxrun.ops.onednn import matrix_product
 from mxrun.ops.rnn.layout import SequenceLayout, shifted
-from mxrun.ops.rnn.loops import MASK, SEQUENCE, WORDS_PER_THREAD
+from mxrun.ops.rnn.loops import MASK, SEQUENCE, WORDS_PER_WORKER
 from mxrun.ops.rnn.packing import Packing, pack_loop
 from mxrun.ops.rnn.parameters import PackedWeight
 from mxrun.ops.rnn.tables import MapTable, RowTensor
@@ -97,8 +98,8 @@ class KernelBuilder:
         zeroing = RowZeroing(
             rows=count, columns=columns // packed, target=rows, offset=0, stride=stride // packed
         )
-        team = self.layout.device.team_for_elements(count * columns)
-        self.parts.append(LoopPart(zero_rows_loop, zeroing, team))
+        tasks = tasks_for_elements(count * columns)
+        self.parts.append(LoopPart(zero_rows_loop, zeroing, tasks))
 
     def copy_rows(self, read: RowTensor, written: RowTensor, rows: int, columns: int) -> None:
         """Add a copy of `columns` of each row of one dtype."""
@@ -114,8 +115,8 @@ class KernelBuilder:
             target_offset=0,
             target_stride=written.pitch // packed,
         )
-        team = self.layout.device.team_for_elements(rows * columns)
-        self.parts.append(LoopPart(copy_rows_loop, copy, team))
+        tasks = tasks_for_elements(rows * columns)
+        self.parts.append(LoopPart(copy_rows_loop, copy, tasks))
 
     def compact(self, read: RowTensor, rows: int, columns: int, space: Slot | None) -> RowTensor:
         """Return rows without gaps: a copy in `space` or scratch space where they have gaps."""
@@ -138,8 +139,8 @@ class KernelBuilder:
             weight=weight,
             panels=panels,
         )
-        team = self.layout.device.team_for_elements(columns * inner)
-        self.parts.append(LoopPart(pack_loop, packing, min(team, count)))
+        tasks = min(tasks_for_elements(columns * inner), count)
+        self.parts.append(LoopPart(pack_loop, packing, tasks))
         return panels
 
     def steps(self, side: int, table: MapTable, lengths: Slot | None) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class KernelBuilder:
             "width": p.rows,
             "size": p.state_size,
             "hidden": p.hidden,
-            "scratch_words": WORDS_PER_THREAD * layout.team,
+            "words_per_worker": WORDS_PER_WORKER,
             "words": own,
             "scratch_address": own,
         }
@@ -166,7 +167,7 @@ class KernelBuilder:
     @property
     def words_bytes(self) -> int:
         """Scratch space of a loop over the steps."""
-        return WORD_BYTES * WORDS_PER_THREAD * self.layout.team
+        return WORD_BYTES * WORDS_PER_WORKER * self.layout.device.workers(self.layout.tasks)
 
     def mask_rows(self, mask: Slot, layer: int, side: int) -> RowTensor:
         """Return the rows of the mask of a layer's output."""

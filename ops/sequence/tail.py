@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer
@@ -213,5 +214,5 @@ def _shift(
         output=target(0),
         is_added=int(request.requests[0] is OpReqType.ADD),
     )
-    team = request.device.team_for_elements(output.elements)
-    return LoopPart(of_dtype(shift_rows_loop, data), shifted, team)
+    tasks = tasks_for_elements(output.elements)
+    return LoopPart(of_dtype(shift_rows_loop, data), shifted, tasks)

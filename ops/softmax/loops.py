@@ -1,6 +1,6 @@
 """Softmax of rows, its logarithm and their gradients as compiled loops in float32.
 
-Nothing depends on the team size.
+Nothing depends on the tasks.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
@@ -31,12 +32,12 @@ class CompiledSoftmaxCrossEntropy(Implementation):
     """Two passes over data in forward and one in backward; no probabilities are stored."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare the entropies on the team, then their sum on one thread, in sample order."""
+        """Prepare the entropies, then their sum as one task, in sample order."""
         data, label = (spec.with_layout(PLAIN) for spec in request.inputs[:2])
         served = (data.dtype, label.dtype) == ("float32", "int32") and data.elements > 0
         if not served or OpReqType.NULL in request.requests:
             return None
-        team = request.device.team_for_elements(data.elements)
+        tasks = tasks_for_elements(data.elements)
         entropies, scratch = Scratch(), _WORD * label.elements
         rows = RowEntropies(
             **_rows(prop, data, label),
@@ -50,7 +51,7 @@ class CompiledSoftmaxCrossEntropy(Implementation):
         return native_kernel(
             self.name,
             [
-                LoopPart(entropies_loop, rows, team, scratch),
+                LoopPart(entropies_loop, rows, tasks, scratch),
                 LoopPart(entropy_sum_loop, total, 1, scratch),
             ],
             (data, label, *request.inputs[2:]),
@@ -67,7 +68,7 @@ class CompiledSoftmaxCrossEntropy(Implementation):
         assert data is not None
         assert label is not None
         arguments = len(request.in_data)
-        team = request.device.team_for_elements(data.elements)
+        tasks = tasks_for_elements(data.elements)
         rows = EntropyGradient(
             **_rows(prop, data, label),
             label=source(2),
@@ -78,7 +79,7 @@ class CompiledSoftmaxCrossEntropy(Implementation):
             head=None if gradient is None else source(0),
             gradient=target(0),
         )
-        part = LoopPart(gradient_loop, rows, team)
+        part = LoopPart(gradient_loop, rows, tasks)
         return gradient_kernel(part, request, 5 * data.elements)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -30,16 +31,16 @@ class CompiledSoftmaxOutput(Implementation):
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare the softmax on the team; the loss, if requested, on one thread in order."""
+        """Prepare the softmax; the loss, if requested, as one task in order."""
         data, label = request.inputs[:2]
         if not self._serves(prop, data, label) or request.requests[0] is OpReqType.NULL:
             return None
         samples, classes = label.elements, data.elements // label.elements
-        team = request.device.team_for_elements(data.elements)
+        tasks = tasks_for_elements(data.elements)
         softmax = SoftmaxRows(
             rows=samples, columns=classes, data=source(0), output=target(0), is_logarithm=0
         )
-        parts: list[KernelPart] = [LoopPart(softmax_loop, softmax, team)]
+        parts: list[KernelPart] = [LoopPart(softmax_loop, softmax, tasks)]
         loss = request.requests[1] is not OpReqType.NULL
         if loss:
             entropy = CrossEntropyLoss(
@@ -79,8 +80,8 @@ class CompiledSoftmaxOutput(Implementation):
             scale=float(prop.parameters.grad_scale),
             normalization=NORMALIZATIONS.index(prop.parameters.normalization),
         )
-        team = request.device.team_for_elements(output.elements)
-        part = LoopPart(softmax_gradient_loop, softmax_gradient, team)
+        tasks = tasks_for_elements(output.elements)
+        part = LoopPart(softmax_gradient_loop, softmax_gradient, tasks)
         return gradient_kernel(part, request, 2 * output.elements)
 
     def _serves(self, prop: AnyProperty, data: TensorSpec, label: TensorSpec) -> bool:

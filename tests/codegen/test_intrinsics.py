@@ -18,6 +18,7 @@ from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.compiler import INTRINSICS
 from mxrun.codegen.sequential.kinds import NOTHING
+from mxrun.device.cpu.team_loop import TeamLoop
 
 DECLARED: list[Callable[..., Any]] = [
     each
@@ -69,20 +70,36 @@ def test_a_call_of_an_inlined_function_in_python_names_it() -> None:
         doubled(3)
 
 
-class Member(Arguments):
+class Trace(Arguments):
     found: Int64s
 
 
 @jit.native
-def member_loop(call: Member) -> None:
-    """found = number of the thread, size of the team."""
-    call.found[0], call.found[1] = intrinsics.team_member()
+def traced_loop(call: Trace) -> None:
+    """found[task] = calls of the task, then the number of tasks and the largest worker."""
+    task, tasks = intrinsics.current_task()
+    intrinsics.fetch_add(call.found, task, 1)
+    call.found[tasks] = tasks
+    for _ in range(1000):
+        call.found[tasks + 1] = max(call.found[tasks + 1], intrinsics.worker())
 
 
-def test_a_loop_on_one_thread_is_the_first_of_a_team_of_one() -> None:
-    found = np.full(2, 9)
-    HostLoop(member_loop, Member(found=found))()
-    assert found.tolist() == [0, 1]
+def test_a_loop_on_one_thread_is_one_task() -> None:
+    found = np.zeros(3, np.int64)
+    HostLoop(traced_loop, Trace(found=found))()
+    assert found.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("tasks", [1, 2, 7, 32])
+def test_every_task_runs_once_on_any_number_of_threads(tasks: int, threads: int) -> None:
+    found = np.zeros(tasks + 2, np.int64)
+    loop = TeamLoop(traced_loop, Trace(found=found), tasks, threads)
+    for calls in range(1, 51):
+        loop()
+        assert (found[:tasks] == calls).all()
+    assert found[tasks] == tasks
+    assert found[tasks + 1] < min(tasks, threads)
 
 
 class Listing(Arguments):

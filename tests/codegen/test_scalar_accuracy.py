@@ -222,7 +222,7 @@ def test_gamma_functions_of_float64_agree_beside_their_zeros(name: str) -> None:
 @pytest.mark.sparse
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", VOCABULARY)
-def test_compiled_code_calls_nothing_but_the_team(name: str, dtype: str) -> None:
+def test_compiled_code_calls_nothing(name: str, dtype: str) -> None:
     word = getattr(scalar, name)
     count = ARGUMENTS.get(name, 1)
     functions = (lambda x: word(x), lambda x, y: word(x, y), lambda x, y, z: word(x, y, z))
@@ -233,10 +233,7 @@ def test_compiled_code_calls_nothing_but_the_team(name: str, dtype: str) -> None
         form = LoopForm(dtype, (1,) * count, stored=stored)
         assert undefined_symbols(compile_map("loop", graph, results, form).code) == set()
         text = assembly(graph, results, form)
-        # The two questions to the team are calls of addresses.
-        calls = [line for line in text.splitlines() if re.match(r"\s+(call|bl)", line)]
-        assert len(calls) == 2
-        assert all("*" in call or "blr" in call for call in calls)
+        assert not re.search(r"^\s+(call|bl)", text, re.MULTILINE)
 
 
 def run_portably(name: str, x: Any) -> Any:
@@ -245,7 +242,7 @@ def run_portably(name: str, x: Any) -> Any:
     graph, results = lowered(kernel.graph, kernel.results, frozenset())
     compiled = compile_map(f"portable_{name}", graph, results, LoopForm("float32", (1,)))
     found = np.empty_like(x)
-    call = loop_call(Code(object_cache.link(compiled)), (x.size, found, x), 1)
+    call = loop_call(Code(object_cache.link(compiled)), (x.size, found, x))
     Tape([TapeEntry(name, call)], 1).run()
     return found
 

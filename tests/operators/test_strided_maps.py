@@ -82,11 +82,11 @@ def test_O4_a_repeated_operand_is_added_in_the_same_pass() -> None:
     np.testing.assert_array_equal(run.outputs[0], np.full_like(lhs, 7))
 
 
-def run(part: KernelPart, inputs: list[Array], *outputs: Array) -> Array:
+def run(part: KernelPart, inputs: list[Array], *outputs: Array, threads: int = 3) -> Array:
     """Run a map alone and return its first output; asserts that it stays within its scratch."""
     scratch = np.full(part.scratch_bytes // 4 + 32, np.nan, "float32")
     before = -scratch.ctypes.data % 64
-    launches.run(part, inputs, outputs, scratch[before // 4 :], threads=3)
+    launches.run(part, inputs, outputs, scratch[before // 4 :], threads)
     assert np.isnan(scratch[before // 4 + part.scratch_bytes // 4 :]).all()
     return outputs[0]
 
@@ -130,7 +130,7 @@ def test_every_output_of_chunks_has_its_own_request(
         cpu(threads),
         requests=requests,
     )
-    run(part, [lhs, rhs], *outputs)
+    run(part, [lhs, rhs], *outputs, threads=threads)
     for request, value, output in zip(requests, (lhs - rhs, lhs * rhs), outputs, strict=True):
         expected = {NULL: np.full_like(lhs, 3), WRITE: value, ADD: 3 + value}[request]
         np.testing.assert_array_equal(output, expected)
@@ -160,7 +160,7 @@ def test_repetition_writes_nothing_else(shape: Shape, small: Shape, threads: int
         cpu(threads),
     )
     room = np.full(expected.size + 32, 7, "float32")
-    run(part, [data], room[: expected.size].reshape(shape))
+    run(part, [data], room[: expected.size].reshape(shape), threads=threads)
     np.testing.assert_array_equal(room[: expected.size].reshape(shape), expected)
     np.testing.assert_array_equal(room[expected.size :], 7)
 

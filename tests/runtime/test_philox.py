@@ -67,7 +67,7 @@ def compiled(key: int, step: int, first: int, count: int, threads: int = 1) -> n
         first=signed(first),
     )
     with team(threads):
-        TeamLoop(words_loop, arguments, threads)()
+        TeamLoop(words_loop, arguments, threads, threads)()
     return drawn
 
 

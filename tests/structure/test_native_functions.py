@@ -97,7 +97,7 @@ def test_only_the_declared_arguments_are_bound(given: Arguments | tuple[int, ...
     with pytest.raises(
         TypeError, match=f"counting_loop takes Counting, not {type(given).__name__}"
     ):
-        loop_call(counting_loop, given, threads=1)
+        loop_call(counting_loop, given)
 
 
 @pytest.mark.full

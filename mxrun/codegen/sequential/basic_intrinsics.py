@@ -15,6 +15,7 @@ from mxrun.codegen.sequential.arithmetic import Untyped, converted, extreme
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.codegen.sequential.kinds import (
     BFLOAT16,
+    BLOCK,
     BOOL,
     FLOAT32,
     FLOAT64,
@@ -56,16 +57,27 @@ def real(builder: Any, table: Any, index: Any) -> Any:
 
 
 def share(builder: Any, count: Operand) -> Operand:
-    """Compute the calling thread's part of `count` elements."""
-    size = operand_of(builder, count, INT64)
-    begin, end = llvm_block.share(builder, builder.function.args[0], size)
+    """Compute the task's part of `count` elements."""
+    begin, end = llvm_block.share(builder, operand_of(builder, count, INT64))
     return TypedValue(INT64, begin), TypedValue(INT64, end)
 
 
-def team_member(builder: Any) -> Operand:
-    """Call the OpenMP functions of the argument block's header."""
-    number, team = llvm_block.member(builder, builder.function.args[0])
-    return TypedValue(INT64, number), TypedValue(INT64, team)
+def current_task(builder: Any) -> Operand:
+    """Take the function's arguments."""
+    _, task, tasks, _ = builder.function.args
+    return TypedValue(INT64, task), TypedValue(INT64, tasks)
+
+
+@typed(INT64)
+def worker(builder: Any) -> Any:
+    """Take the function's argument."""
+    return builder.function.args[3]
+
+
+@typed(INT64, BLOCK, INT64, INT64)
+def fetch_add(builder: Any, counters: Any, index: Any, value: Any) -> Any:
+    """Add with sequential consistency: what was written before is seen by who reads the sum."""
+    return builder.atomic_rmw("add", builder.gep(counters, [index]), value, "seq_cst")
 
 
 @typed(INT64, *[INT64] * 7)
@@ -179,6 +191,8 @@ BASIC: dict[Any, Intrinsic] = {
     intrinsics.bfloat16s: _pointer_reader(BFLOAT16),
     intrinsics.call_address: call_address,
     intrinsics.clipped: clipped,
+    intrinsics.current_task: current_task,
+    intrinsics.fetch_add: fetch_add,
     intrinsics.float32s: _pointer_reader(FLOAT32),
     intrinsics.float64s: _pointer_reader(FLOAT64),
     intrinsics.int32s: _pointer_reader(INT32),
@@ -187,8 +201,8 @@ BASIC: dict[Any, Intrinsic] = {
     intrinsics.random_words: random_words,
     intrinsics.real: real,
     intrinsics.share: share,
-    intrinsics.team_member: team_member,
     intrinsics.uint8s: _pointer_reader(UINT8),
+    intrinsics.worker: worker,
     **{number_type: _cast(kind) for number_type, kind in NUMBERS.items()},
     min: _extreme("<"),
     max: _extreme(">"),

@@ -33,7 +33,7 @@ def compile_function(
     constants: Mapping[str, int],
     is_compact: bool,
 ) -> CompiledObject:
-    """Compile a body to the function `void symbol(int64_t *block)`.
+    """Compile a body to the function `symbol`, of the form of `jit.NativeCode`.
 
     symbol: unique in a process. arguments: kinds of the arguments by name. constants: values of
     integers among them that are known. is_compact: whether loops are not unrolled. The functions

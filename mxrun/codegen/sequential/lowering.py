@@ -25,13 +25,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.codegen.llvm_block import slot
+from mxrun.codegen.llvm_block import function_of, slot
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.assignment import check_assigned
 from mxrun.codegen.sequential.expressions import Expressions, JumpTargets, Scope
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number
 from mxrun.codegen.sequential.kinds import (
-    BLOCK,
     FLOAT32,
     INT32,
     INT64,
@@ -67,7 +66,7 @@ def lowered(
     arguments: Mapping[str, Kind | Pointer],
     constants: Mapping[str, int],
 ) -> Any:
-    """Return an LLVM module with one function `void symbol(int64_t *block)`.
+    """Return an LLVM module with one function `symbol` of the form of `jit.NativeCode`.
 
     names: values of the global names; those in `intrinsics` generate code of their own. arguments:
     kinds of the arguments in the order of their slots. constants: values of arguments that are
@@ -76,14 +75,14 @@ def lowered(
     kinds: dict[tuple[int, str], Kind | Pointer] = {}
     for _ in range(_MAX_ATTEMPTS):
         module = ir.Module(symbol)
-        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [BLOCK.code]), symbol)
+        function = function_of(module, symbol)
         # Variables are allocated in the first block.
         variables, start = (function.append_basic_block(name) for name in ("variables", "start"))
         builder = ir.IRBuilder(start)
         # Ended here, so that what is allocated in the first block is put before its end.
         ir.IRBuilder(variables).branch(start)
         code = _Statements(builder, names, intrinsics, kinds)
-        code.inlined(body, [_call(builder, function.args[0], arguments, constants)], {})
+        code.inlined(body, [_call(builder, arguments, constants)], {})
         builder.ret_void()
         if code.is_complete:
             return module
@@ -92,14 +91,13 @@ def lowered(
 
 def _call(
     builder: Any,
-    block: Any,
     arguments: Mapping[str, Kind | Pointer],
     constants: Mapping[str, int],
 ) -> Operand:
     """Return the argument of the body: all values of the block, loaded unless they are known."""
     values = {}
     for index, (name, kind) in enumerate(arguments.items()):
-        word = slot(builder, block, INT64.code(index))
+        word = slot(builder, INT64.code(index))
         values[name] = TypedValue(kind, _from_word(builder, word, kind))
     known = {name: TypedValue(INT64, INT64.code(value)) for name, value in constants.items()}
     return Static(Record({**values, **known}))

@@ -78,8 +78,8 @@ def calls_of(
     if isinstance(launch, LoopLaunch):
         given = launch.arguments
         if isinstance(given, Arguments):
-            return (loop_call(launch.function, given.with_values(place), launch.team),)
-        return (loop_call(launch.function, tuple(map(place, given)), launch.team),)
+            return (loop_call(launch.function, given.with_values(place), launch.tasks, threads),)
+        return (loop_call(launch.function, tuple(map(place, given)), launch.tasks, threads),)
     if isinstance(launch, PythonLaunch):
         return (PythonCall(prepare(launch, iterations)),)
     if isinstance(launch, PrimitiveLaunch):
@@ -207,7 +207,7 @@ def _loop(
         word_count=len(own),
         failed=failed,
     )
-    made = loop_call(repeat_loop, repetition, 1)
+    made = loop_call(repeat_loop, repetition)
     outer = tuple(move for move in moves if move.movable is not None or any(move.strides[:depth]))
     failures = (failed, *(each for call in calls for each in call.failed))
     number = 1 + count * sum(call.count for call in calls)

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
-from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, slot_of
-from mxrun.codegen.intrinsics import call_address
-from mxrun.codegen.jit import NativeCode, inlined, require_arguments
+from mxrun.codegen.arguments import Arguments, Int64s, Integer, slot_of
+from mxrun.codegen.intrinsics import call_address, fetch_add
+from mxrun.codegen.jit import ALONE, NativeCode, inlined, native, require_arguments
 from mxrun.device.cpu.team import openmp
 
 Failure = npt.NDArray[np.int64]
@@ -124,23 +124,68 @@ def made_call(rows: Any, index: int) -> int:
     return status
 
 
+class SharedTasks(Arguments):
+    """Arguments of `share_tasks`.
+
+    function: address of a native function; block: of its arguments. workers: most threads.
+    thread_number, team_size: addresses of omp_get_thread_num and omp_get_num_threads; not used for
+    one worker. claimed: for each worker, in a cache line of its own, how many of its tasks have
+    been claimed; finished [1]: number of threads that have finished. Both are 0 between calls.
+    """
+
+    function: Integer
+    block: Integer
+    tasks: Integer
+    workers: Integer
+    thread_number: Integer
+    team_size: Integer
+    claimed: Int64s
+    finished: Int64s
+
+
+# Words of a cache line.
+_LINE = 8
+
+
+@native
+def share_tasks(call: SharedTasks) -> None:
+    """Run tasks until none is left: first the thread's own, then those that others have left.
+
+    Threads begin with the same tasks in every call, and so find their tensors in their caches.
+    """
+    number, team = 0, 1
+    if call.workers > 1:
+        number = call_address(call.thread_number, 0, 0, 0, 0, 0, 0) & 0xFFFFFFFF
+        team = call_address(call.team_size, 0, 0, 0, 0, 0, 0) & 0xFFFFFFFF
+    for turn in range(call.workers):
+        owner = (number + turn) % call.workers
+        begin = owner * call.tasks // call.workers
+        end = (owner + 1) * call.tasks // call.workers
+        task = begin + fetch_add(call.claimed, owner * _LINE, 1)
+        while task < end:
+            call_address(call.function, call.block, task, call.tasks, number, 0, 0)
+            task = begin + fetch_add(call.claimed, owner * _LINE, 1)
+    if fetch_add(call.finished, 0, 1) == team - 1:
+        for owner in range(call.workers):
+            call.claimed[owner * _LINE] = 0
+        call.finished[0] = 0
+
+
 def loop_call(
-    function: NativeCode, arguments: Arguments | tuple[Any, ...], threads: int
+    function: NativeCode, arguments: Arguments | tuple[Any, ...], tasks: int = 1, threads: int = 1
 ) -> NativeCall:
-    """Pack the argument block of a loop; with several threads the team runs it together.
+    """Pack the argument block of a loop of `tasks`, which at most `threads` run together.
 
     arguments: the slots themselves for code that was not compiled from a Python body. Raises
     TypeError if they are not of the class that a native function declares.
     """
     require_arguments(function, arguments)
-    runtime = openmp() if threads > 1 else None
-    header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
     if isinstance(arguments, Arguments):
         slots = list(arguments.slots())
-        block = arguments.packed(header)
+        block = arguments.packed()
     else:
-        slots = list(enumerate(arguments, HEADER_SLOTS))
-        block = np.array([*header, *map(slot_of, arguments)], np.int64)
+        slots = list(enumerate(arguments))
+        block = np.array([*map(slot_of, arguments)], np.int64)
     address = block.ctypes.data
     moves = tuple(
         MovingWord.holding(value, address + number * block.itemsize)
@@ -148,9 +193,26 @@ def loop_call(
         if is_moving(value)
     )
     owner: tuple[Any, ...] = (block, function, arguments)
-    if runtime is None:
-        return NativeCall(function.address, (address,), owner, moves=moves)
-    team = (function.address, address, threads, 0)
+    if tasks == 1:
+        return NativeCall(function.address, (address, *ALONE), owner, moves=moves)
+    runtime = openmp()
+    workers = 1 if runtime is None else min(threads, tasks)
+    shared = SharedTasks(
+        function=function.address,
+        block=address,
+        tasks=tasks,
+        workers=workers,
+        thread_number=runtime.thread_number if runtime else 0,
+        team_size=runtime.team_size if runtime else 0,
+        claimed=np.zeros(workers * _LINE, np.int64),
+        finished=np.zeros(1, np.int64),
+    )
+    given = shared.packed()
+    owner += (shared, given)
+    if runtime is None or workers == 1:
+        arguments_of_call = (given.ctypes.data, *ALONE)
+        return NativeCall(share_tasks.address, arguments_of_call, owner, moves=moves)
+    team = (share_tasks.address, given.ctypes.data, workers, 0)
     return NativeCall(runtime.parallel, team, owner, moves=moves)
 
 

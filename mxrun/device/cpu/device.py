@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from mxrun.base.device import CPU, DeviceDescription, NumpyBodies
+from mxrun.base.device import (
+    CPU,
+    DeviceDescription,
+    NumpyBodies,
+    tasks_for_elements,
+    team_for_elements,
+)
 from mxrun.base.machine import Machine
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
@@ -119,5 +125,7 @@ class CpuDevice(HostDevice):
         return machine.description(self.description.threads)
 
     def host_loop(self, function: NativeFunction, arguments: Arguments, elements: int) -> HostLoop:
-        """Return a loop that the team runs, so that each thread finds its share in its cache."""
-        return TeamLoop(function, arguments, self.description.team_for_elements(elements))
+        """Return a loop that the team runs, so that each thread finds its tasks in its cache."""
+        threads = self.description.threads
+        tasks = max(tasks_for_elements(elements), team_for_elements(elements, threads))
+        return TeamLoop(function, arguments, tasks, threads)

@@ -243,7 +243,7 @@ def _primitive() -> _Measurement:
 
 def _empty_call(threads: int) -> _Measurement:
     """Measure calls of an empty loop."""
-    return _repeated(loop_call(empty_loop, NoArguments(), threads), _CALLS, _CALLS)
+    return _repeated(loop_call(empty_loop, NoArguments(), threads, threads), _CALLS, _CALLS)
 
 
 def _repeated(call: NativeCall, work: float, count: int = 1) -> _Measurement:
@@ -270,7 +270,7 @@ def _products(threads: int) -> Iterator[tuple[str, _Measurement]]:
         memory = Arena(3 * 4 * _LOOP_SIDE**2)
         left, right, target = (memory.address + n * 4 * _LOOP_SIDE**2 for n in range(3))
         arguments = SquareProduct(side=_LOOP_SIDE, left=left, right=right, target=target)
-        call = loop_call(product_loop, arguments, threads)
+        call = loop_call(product_loop, arguments, threads, threads)
         yield "float32", _repeated(replace(call, owner=(call.owner, memory)), 2 * _LOOP_SIDE**3)
         return
     dtypes = ("float32", "bfloat16") if has_bfloat16() else ("float32",)
@@ -340,7 +340,7 @@ def _passing(
     passes = max(1, _REPEAT_BYTES // nbytes)
     chunks = part // chunk
     arguments = Passes(count=chunk // 8, passes=passes, source=None, target=None)
-    loop = TeamLoop(function, arguments, threads, unlocked=True)
+    loop = TeamLoop(function, arguments, threads, threads, unlocked=True)
 
     def repeat(number: int) -> None:
         for name, begin in begins.items():

@@ -64,7 +64,7 @@ def _emptied(entry: TapeEntry, switching: bool) -> TapeEntry:
         return replace(entry, call=PythonCall(_empty_call))
     if switching and _switches(entry):
         return entry
-    return replace(entry, call=loop_call(empty_loop, NoArguments(), 1))
+    return replace(entry, call=loop_call(empty_loop, NoArguments()))
 
 
 def _empty_call() -> None:

@@ -1,4 +1,4 @@
-"""Native functions that Python calls directly and that the thread team runs together."""
+"""Native functions that Python calls directly and whose tasks several threads run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from mxrun.device.cpu.call import loop_call
 
 
 class TeamLoop(HostLoop):
-    """Host loop that a team of `threads` runs together."""
+    """Host loop of `tasks`, which at most `threads` run together."""
 
     def __init__(
-        self, function: NativeFunction, arguments: Arguments, threads: int, unlocked: bool = False
+        self,
+        function: NativeFunction,
+        arguments: Arguments,
+        tasks: int,
+        threads: int,
+        unlocked: bool = False,
     ) -> None:
-        bound = loop_call(function, arguments, threads)
+        bound = loop_call(function, arguments, tasks, threads)
+        self._owner = bound.owner
         self._bind(bound.function, bound.arguments, arguments, bound.owner[0], unlocked)

@@ -1,7 +1,7 @@
 """Partition of a tensor into tasks for batch normalisation's loops.
 
 A task is a block of a matrix: some rows of at most 2,048 adjacent columns. The tasks depend on the
-shape only, so that no sum depends on the team size.
+shape only, so that no sum depends on the tasks.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CONFLICT = 1024
 
 
 @dataclass(frozen=True)
-class Tasks:
-    """Partition of data [before, channels, inner] into row_blocks * lines * cuts tasks.
+class Pieces:
+    """Partition of data [before, channels, inner] into row_blocks * lines * cuts pieces.
 
     A row has `lines` lines of `line` columns, each divided into `cuts` chunks of `width` (the last
     may be shorter). With inner > 1 a line is one channel's plane. Otherwise there is one line, of
@@ -42,8 +42,8 @@ class Tasks:
     rows_per_block: int
 
     @staticmethod
-    def of(before: int, channels: int, inner: int) -> Tasks:
-        """Return the tasks of a tensor that is not empty."""
+    def of(before: int, channels: int, inner: int) -> Pieces:
+        """Return the pieces of a tensor that is not empty."""
         elements = before * channels * inner
         if channels == 1:
             before, inner = before * inner, 1
@@ -57,7 +57,7 @@ class Tasks:
         apart = lines * cuts if planes else -(-line // _JOINED)
         blocks = min(elements // _ELEMENTS_PER_TASK, _MAX_CUTS) // apart
         rows_per_block = min(-(-rows // max(blocks, 1)), _MAX_ROWS)
-        return Tasks(
+        return Pieces(
             before=before,
             channels=channels,
             inner=inner,
@@ -75,12 +75,12 @@ class Tasks:
 
     @property
     def count(self) -> int:
-        """Number of tasks."""
+        """Number of pieces."""
         return self.row_blocks * self.lines * self.cuts
 
     @property
     def partial_sums(self) -> int:
-        """Number of tasks that share a channel."""
+        """Number of pieces that share a channel."""
         return self.row_blocks * (self.cuts if self.inner > 1 else 1)
 
     @property
@@ -90,7 +90,7 @@ class Tasks:
 
     @property
     def width(self) -> int:
-        """Columns of a task, except the last of its line: a multiple of the vector size."""
+        """Columns of a piece, except the last of its line: a multiple of the vector size."""
         return -(-self.line // (16 * self.cuts)) * 16
 
     @property
@@ -104,12 +104,11 @@ class Tasks:
         """Size in bytes of a thread's arrays."""
         return 4 * ARRAYS * self.pitch
 
-    def arguments(self, team: int) -> dict[str, int]:
-        """Return the arguments that describe the tasks of a team's loop, by name."""
+    def arguments(self) -> dict[str, int]:
+        """Return the arguments that describe the pieces of a loop, by name."""
         width, planes = self.width, self.inner > 1
         return {
-            "tasks": self.count,
-            "tasks_per_thread": -(-self.count // team),
+            "pieces": self.count,
             "stride": self.lines * self.line,
             "rows": self.rows,
             "rows_per_block": self.rows_per_block,
@@ -123,11 +122,11 @@ class Tasks:
             "sums_per_block": self.cuts if planes else 1,
             "sums_per_cut": 1 if planes else 0,
             "array_pitch": self.pitch,
-            "floats_per_thread": ARRAYS * self.pitch,
+            "floats_per_worker": ARRAYS * self.pitch,
         }
 
 
 def _joined(rows: int, channels: int) -> int:
-    """Return how many rows of channels are merged into one row of a task: a divisor of `rows`."""
+    """Return how many rows of channels are merged into one row of a piece: a divisor of `rows`."""
     max_repeats = max(_JOINED // channels, 1)
     return next(count for count in range(max_repeats, 0, -1) if rows % count == 0)
