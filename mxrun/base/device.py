@@ -12,6 +12,9 @@ from enum import Enum
 # 16,384 elements is 0.8 times as fast, of 24,576 1.1, of 32,768 1.6.
 _ELEMENTS_PER_THREAD = 16_384
 _FLOPS_PER_THREAD = 500_000
+# Work of a library's call that is one task of several, and their number at most.
+_FLOPS_PER_CALL = 2_500_000
+_MOST_CALLS = 8
 # Tasks of a loop at most: enough for sixteen threads, of which a few are late.
 _MOST_TASKS = 32
 
@@ -30,6 +33,14 @@ class NumpyBodies(Enum):
     NONE = "none"
     FLOAT32 = "float32"
     ROUNDED = "rounded"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Number of tasks into which work is cut, and of threads that are worthwhile for it."""
+
+    tasks: int
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,18 @@ class DeviceDescription:
     def team_for_flops(self, flops: int) -> int:
         """Return how many threads are worthwhile for a product of `flops` operations."""
         return team_for_flops(flops, self.threads)
+
+    def cut_for_elements(self, elements: int) -> Cut:
+        """Return the cut of an elementwise pass over `elements`."""
+        return Cut(tasks_for_elements(elements), self.team_for_elements(elements))
+
+    def cut_for_flops(self, flops: int) -> Cut:
+        """Return the cut of a product of `flops` operations by a library.
+
+        A call takes half a microsecond, so that small products have two tasks at most.
+        """
+        tasks = max(flops // _FLOPS_PER_CALL, min(flops // _FLOPS_PER_THREAD, 2))
+        return Cut(most_tasks(min(tasks, _MOST_CALLS)), self.team_for_flops(flops))
 
     def workers(self, tasks: int) -> int:
         """Return how many threads at most work on a loop of `tasks`."""

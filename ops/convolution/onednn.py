@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import Cut, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.device.cpu.onednn.backward_convolution import (
@@ -17,12 +17,11 @@ from mxrun.device.cpu.onednn.backward_convolution import (
 )
 from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
-from mxrun.device.cpu.onednn.operations import SlidingWindow, convolution_forward
+from mxrun.device.cpu.onednn.operations import Cuttable, SlidingWindow, convolution_forward
 from mxrun.device.cpu.onednn.primitive import (
     Argument,
     Clip,
     PostOperation,
-    Primitive,
     Sum,
     Unsupported,
 )
@@ -49,7 +48,7 @@ class OnednnWindowProducts:
     weight: TensorSpec
     windows: TensorSpec
     window: SlidingWindow
-    team: int
+    cut: Cut
     scratch_bytes: int
 
     def of_windows(
@@ -62,9 +61,9 @@ class OnednnWindowProducts:
         after: tuple[PostOperation, ...] = (),
     ) -> OnednnProduct:
         """Return the convolution, to which the bias is added, followed by `after`."""
-        specs = (self.images, self.weight, self.windows, self.window, self.team)
+        specs = (self.images, self.weight, self.windows, self.window, self.cut)
 
-        def prepare(constraints: ImplementationConstraints) -> Primitive:
+        def prepare(constraints: ImplementationConstraints) -> Cuttable:
             return convolution_forward(*specs, bias is not None, is_train, after, constraints)
 
         slots = {Argument.SOURCE: images, Argument.WEIGHTS: weight, Argument.OUTPUT: windows}
@@ -74,7 +73,7 @@ class OnednnWindowProducts:
 
     def of_images(self, images: Slot, weight: Slot, windows: Slot) -> OnednnProduct:
         """Return the transposed convolution: the data gradient of the convolution."""
-        specs = (self.images, self.weight, self.windows, self.window, self.team)
+        specs = (self.images, self.weight, self.windows, self.window, self.cut)
         slots = {
             Argument.SOURCE_GRAD: images,
             Argument.WEIGHTS: weight,
@@ -85,7 +84,7 @@ class OnednnWindowProducts:
     def of_weight(self, images: Slot, weight: Slot, windows: Slot) -> OnednnProduct:
         """Return the weight's gradient, in float32 whatever the factors are."""
         product = replace(self.weight, dtype=FLOAT32)
-        specs = (self.images, product, self.windows, self.window, self.team)
+        specs = (self.images, product, self.windows, self.window, self.cut)
         slots = {
             Argument.SOURCE: images,
             Argument.WEIGHTS_GRAD: weight,
@@ -114,7 +113,7 @@ def window_products(
     data: TensorSpec,
     weight: TensorSpec,
     output: TensorSpec,
-    team: int,
+    cut: Cut,
 ) -> OnednnWindowProducts:
     """Return the products for an operator's data, weight and output, in any layout."""
     p = prop.parameters
@@ -131,7 +130,7 @@ def window_products(
             pad_end=window.pad,
             groups=p.num_group,
         ),
-        team,
+        cut,
         p.workspace_bytes,
     )
 
@@ -166,8 +165,7 @@ class OnednnWindowProduct(OnednnLinear):
         output = request.outputs[0]
         data, weight = (replace(spec, dtype=output.dtype) for spec in (data, weight))
         flops = prop.flops([data.shape, weight.shape], [output.shape])
-        team = request.device.team_for_flops(flops)
-        products = window_products(prop, data, weight, output, team)
+        products = window_products(prop, data, weight, output, request.device.cut_for_flops(flops))
         if prop.transposed:
             product = products.of_images(target(0), source(1), source(0))
         else:
@@ -210,8 +208,8 @@ class OnednnWindowProduct(OnednnLinear):
     ) -> tuple[OnednnProduct, OnednnProduct]:
         """data: the opposite product of grad; weight: the product of images and windows."""
         assert isinstance(prop, WindowProductProperty)
-        team = request.device.team_for_flops(request.forward.flops)
-        products = window_products(prop, data, weight, gradient, team)
+        cut = request.device.cut_for_flops(request.forward.flops)
+        products = window_products(prop, data, weight, gradient, cut)
         if prop.transposed:
             data_grad = products.of_windows(source(0), source(2), target(0))
             return data_grad, products.of_weight(source(0), target(1), source(1))

@@ -6,7 +6,8 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.device.cpu.onednn import normalization
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
-from mxrun.device.cpu.onednn.primitive import Argument, Primitive, Unsupported
+from mxrun.device.cpu.onednn.operations import Cuttable
+from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     KernelPart,
@@ -61,8 +62,8 @@ class OnednnLRN(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare one primitive on data, the gradient and forward's workspace."""
         data = request.in_grad[0].with_layout(CHANNELS_LAST)
-        team = request.device.team_for_elements(data.elements)
-        primitive = normalization.lrn_backward(data, _window(prop.parameters), team)
+        cut = request.device.cut_for_elements(data.elements)
+        primitive = normalization.lrn_backward(data, _window(prop.parameters), cut)
         slots: dict[Argument, Slot] = {
             Argument.OUTPUT_GRAD: source(0),
             Argument.SOURCE: source(2),
@@ -84,14 +85,14 @@ class OnednnLRN(Implementation):
 
 def _forward(
     p: LRNParameters, data: TensorSpec, device: DeviceDescription, is_train: bool
-) -> Primitive | None:
+) -> Cuttable | None:
     """Return the primitive, or None if oneDNN is wrong here or has only its slow reference."""
     right = 3 <= p.nsize <= 6 or (p.nsize > 6 and data.shape[1] % 16 == 0)
     if not (right and onednn_serves(data)):
         return None
-    team = device.team_for_elements(data.elements)
+    cut = device.cut_for_elements(data.elements)
     try:
-        primitive = normalization.lrn_forward(data, _window(p), team, is_train)
+        primitive = normalization.lrn_forward(data, _window(p), cut, is_train)
     except Unsupported:
         return None
     return None if primitive.is_reference else primitive

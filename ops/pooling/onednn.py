@@ -37,9 +37,9 @@ class OnednnPooling(Implementation):
         if data.dtype == FLOAT32 and math.prod(pooling[1]) > _MAX_TERMS:
             return None
         specs = (data.with_layout(CHANNELS_LAST), output.with_layout(CHANNELS_LAST))
-        team, trains = request.device.team_for_elements(data.elements), request.has_backward
+        cut, trains = request.device.cut_for_elements(data.elements), request.has_backward
         try:
-            primitive = operations.pooling_forward(*specs, *pooling, team, is_train=trains)
+            primitive = operations.pooling_forward(*specs, *pooling, cut, is_train=trains)
         except Unsupported:
             # bfloat16 on a processor whose vectors are too short for oneDNN's implementation.
             return None
@@ -68,8 +68,8 @@ class OnednnPooling(Implementation):
         read, written = (
             replace(spec, dtype=dtype, layout=CHANNELS_LAST) for spec in (gradient, data_grad)
         )
-        team = request.device.team_for_elements(data_grad.elements)
-        primitive = operations.pooling_backward(written, read, *pooling, team)
+        cut = request.device.cut_for_elements(data_grad.elements)
+        primitive = operations.pooling_backward(written, read, *pooling, cut)
         slots = {Argument.OUTPUT_GRAD: source(0), Argument.SOURCE_GRAD: target(0)}
         return native_kernel(
             f"onednn:{primitive.implementation}",

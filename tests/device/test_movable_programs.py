@@ -213,7 +213,9 @@ class Status:
 
     threads: int = 1
 
-    def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
+    def bind(
+        self, addresses: Mapping[int, int], scratchpad: int, threads: int
+    ) -> tuple[NativeCall, ...]:
         """Return the call of abs(3)."""
         absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
         return (NativeCall(absolute, (addresses[0],), None, checked=True),)

@@ -6,9 +6,11 @@ import itertools
 import numpy as np
 import pytest
 
+from mxrun.base.device import Cut
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
 from mxrun.device.cpu.onednn import library, operations
+from mxrun.device.cpu.onednn.cut import CutComputation
 from mxrun.device.cpu.onednn.descriptor import ANY, describe
 from mxrun.device.cpu.onednn.operations import PoolType, SlidingWindow
 from mxrun.device.cpu.onednn.primitive import (
@@ -21,6 +23,7 @@ from mxrun.device.cpu.team import set_threads
 pytestmark = pytest.mark.skipif(library.load() is None, reason=library.reason())
 
 THREADS = 2
+CUT = Cut(4, THREADS)
 GUARD = 64
 
 
@@ -186,15 +189,15 @@ def test_convolution_and_its_gradients(shape, filters, kernel, window):
     w = TensorSpec(weights_shape, layout=ANY)
     y = TensorSpec(output_shape, layout=CHANNELS_LAST)
 
-    forward = operations.convolution_forward(x, w, y, window, THREADS, bias=True)
+    forward = operations.convolution_forward(x, w, y, window, CUT, bias=True)
     (found,) = compute(forward, [Argument.OUTPUT], SOURCE=source, WEIGHTS=weights, BIAS=bias)
     close(found, output + bias[:, None, None])
 
-    data = operations.convolution_backward_data(x, w, y, window, THREADS)
+    data = operations.convolution_backward_data(x, w, y, window, CUT)
     (found,) = compute(data, [Argument.SOURCE_GRAD], WEIGHTS=weights, OUTPUT_GRAD=grad)
     close(found, source_grad)
 
-    parameters = operations.convolution_backward_weights(x, w, y, window, THREADS)
+    parameters = operations.convolution_backward_weights(x, w, y, window, CUT)
     (found,) = compute(parameters, [Argument.WEIGHTS_GRAD], SOURCE=source, OUTPUT_GRAD=grad)
     close(found, weights_grad)
 
@@ -214,7 +217,7 @@ def test_convolution_without_bias():
         TensorSpec(weights.shape, layout=ANY),
         y.with_layout(CHANNELS_LAST),
         window,
-        THREADS,
+        CUT,
     )
     (found,) = compute(primitive, [Argument.OUTPUT], SOURCE=source, WEIGHTS=weights)
     close(found, expected)
@@ -284,7 +287,7 @@ def test_pooling_and_its_gradient(shape, kernel, window, pool_type):
     output, source_grad = reference_pooling(source, grad, kernel, window, pool_type)
     x = TensorSpec(shape, layout=CHANNELS_LAST)
     y = TensorSpec(output_shape, layout=CHANNELS_LAST)
-    forward = operations.pooling_forward(x, y, pool_type, kernel, window, THREADS)
+    forward = operations.pooling_forward(x, y, pool_type, kernel, window, CUT)
     wanted = [Argument.OUTPUT]
     hands_over = Argument.WORKSPACE in forward.specs
     assert hands_over == (pool_type == PoolType.MAX)
@@ -292,11 +295,11 @@ def test_pooling_and_its_gradient(shape, kernel, window, pool_type):
         wanted.append(Argument.WORKSPACE)
     found, *workspace = compute(forward, wanted, SOURCE=source)
     close(found, output)
-    backward = operations.pooling_backward(x, y, pool_type, kernel, window, THREADS)
+    backward = operations.pooling_backward(x, y, pool_type, kernel, window, CUT)
     more = {"WORKSPACE": workspace[0]} if hands_over else {}
     (found,) = compute(backward, [Argument.SOURCE_GRAD], OUTPUT_GRAD=grad, **more)
     close(found, source_grad)
-    inference = operations.pooling_forward(x, y, pool_type, kernel, window, THREADS, False)
+    inference = operations.pooling_forward(x, y, pool_type, kernel, window, CUT, False)
     assert Argument.WORKSPACE not in inference.specs
 
 
@@ -306,8 +309,8 @@ def test_packed_layouts_round_trip_and_are_named_by_their_bytes():
     y = TensorSpec((2, 50, 8, 8), layout=CHANNELS_LAST)
     w = TensorSpec(shape, layout=ANY)
     window = SlidingWindow((1, 1), (1, 1), (0, 0), (0, 0))
-    forward = operations.convolution_forward(x, w, y, window, THREADS)
-    backward = operations.convolution_backward_data(x, w, y, window, THREADS)
+    forward = operations.convolution_forward(x, w, y, window, CUT)
+    backward = operations.convolution_backward_data(x, w, y, window, CUT)
     packed = [primitive.specs[Argument.WEIGHTS] for primitive in (forward, backward)]
     assert packed[0].layout != packed[1].layout
     weights = normal(*shape)
@@ -315,7 +318,7 @@ def test_packed_layouts_round_trip_and_are_named_by_their_bytes():
         assert spec.nbytes >= weights.nbytes
         np.testing.assert_array_equal(loaded(stored(weights, spec), spec), weights)
     # Asking for the packed layout by name gives the same computation.
-    again = operations.convolution_forward(x, packed[0], y, window, THREADS)
+    again = operations.convolution_forward(x, packed[0], y, window, CUT)
     assert again.specs == forward.specs
 
 
@@ -383,7 +386,7 @@ def test_implementations_that_allocate_are_refused():
     loaded_library.call("dnnl_primitive_desc_query", descriptor, 8, 0, ctypes.byref(name))
     loaded_library.call("dnnl_primitive_desc_destroy", descriptor)
     assert allocates(name.value.decode())
-    chosen = operations.convolution_forward(x, w, x, window, THREADS)
+    chosen = operations.convolution_forward(x, w, x, window, CUT)
     assert not allocates(chosen.implementation)
     assert chosen.is_reference
 
@@ -400,3 +403,21 @@ def test_a_primitive_is_prepared_once_per_specs_and_team():
     assert operations.matmul(tensor, tensor, TensorSpec((8, 8)), 1) is first
     assert operations.matmul(tensor, tensor, tensor, 2) is not first
     assert operations.matmul(tensor, tensor, tensor, 2).threads == 2
+
+
+@pytest.mark.parametrize("images", [4, 6, 9])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_parts_of_the_images_give_the_bits_of_the_whole(images: int, threads: int) -> None:
+    shape, filters, kernel, window = (images, 20, 9, 7), 24, (3, 3), SlidingWindow(*[(1, 1)] * 4)
+    weights_shape = (filters, shape[1], *kernel)
+    x = TensorSpec(shape, layout=CHANNELS_LAST)
+    w = TensorSpec(weights_shape, layout=ANY)
+    y = TensorSpec((images, filters, 9, 7), layout=CHANNELS_LAST)
+    given = {"SOURCE": normal(*shape), "WEIGHTS": normal(*weights_shape), "BIAS": normal(filters)}
+    found = []
+    for cut in (Cut(1, 1), Cut(4, threads)):
+        forward = operations.convolution_forward(x, w, y, window, cut, bias=True)
+        found += compute(forward, [Argument.OUTPUT], **given)
+    assert isinstance(forward, CutComputation)
+    assert len(forward.parts) == {4: 4, 6: 3, 9: 3}[images]
+    assert (found[0] == found[1]).all()

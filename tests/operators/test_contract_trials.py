@@ -55,7 +55,7 @@ class Failing:
 
     threads = 1
 
-    def bind(self, addresses: object, scratch: int) -> tuple[NativeCall, ...]:
+    def bind(self, addresses: object, scratch: int, threads: int) -> tuple[NativeCall, ...]:
         """Return a call of abs(3), whose result is not 0."""
         function = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value
         assert function is not None

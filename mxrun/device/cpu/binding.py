@@ -85,7 +85,7 @@ def calls_of(
     if isinstance(launch, PrimitiveLaunch):
         addresses = {argument: place(handle) for argument, handle in launch.places.items()}
         scratch = 0 if launch.scratch is None else place(launch.scratch)
-        calls = launch.computation.bind(addresses, scratch)
+        calls = launch.computation.bind(addresses, scratch, threads)
         if launch.team == threads:
             return calls
         return (set_threads_call(launch.team), *calls, set_threads_call(threads))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
+from mxrun.base.device import Cut, tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
@@ -84,7 +85,7 @@ def gather_loop(call: Dilation) -> None:
 class _WrappedConvolution:
     """Convolution by a primitive, or what replaces one, with further calls around it."""
 
-    primitive: Primitive | DenseKernelConvolution
+    primitive: operations.Cuttable | DenseKernelConvolution
 
     is_reference: ClassVar[bool] = False
 
@@ -112,7 +113,7 @@ class DenseKernelConvolution(_WrappedConvolution):
     scratchpads.
     """
 
-    primitive: Primitive
+    primitive: operations.Cuttable
     argument: Argument
     taps: TensorSpec
     dense: TensorSpec
@@ -129,12 +130,14 @@ class DenseKernelConvolution(_WrappedConvolution):
         scratchpads = (self.primitive.scratchpad_bytes, self._reorder.scratchpad_bytes)
         return align(self.dense.nbytes) + align(self._packed.nbytes) + max(scratchpads)
 
-    def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
+    def bind(
+        self, addresses: Mapping[int, int], scratchpad: int = 0, threads: int = 1
+    ) -> tuple[NativeCall, ...]:
         """Return the calls, in order, for tensors at the given addresses."""
         dense = scratchpad
         packed = dense + align(self.dense.nbytes)
         rest = packed + align(self._packed.nbytes)
-        compute = self.primitive.bind({**addresses, self.argument: packed}, rest)
+        compute = self.primitive.bind({**addresses, self.argument: packed}, rest, threads)
         start, end = (dense, packed) if self._reads_kernel else (packed, dense)
         reorder = self._reorder.bind({Argument.SOURCE: start, Argument.OUTPUT: end}, rest)
         axes = self.taps.shape[2:]
@@ -153,8 +156,8 @@ class DenseKernelConvolution(_WrappedConvolution):
             dense=dense,
         )
         if self._reads_kernel:
-            return (loop_call(spread_loop, dilation, 1), *reorder, *compute)
-        return (*compute, *reorder, loop_call(gather_loop, dilation, 1))
+            return (loop_call(spread_loop, dilation), *reorder, *compute)
+        return (*compute, *reorder, loop_call(gather_loop, dilation))
 
     @property
     def _reads_kernel(self) -> bool:
@@ -224,10 +227,12 @@ class CroppedConvolution(_WrappedConvolution):
         """Size of the wide gradient and the convolution's scratchpad."""
         return align(self.wide.nbytes) + self.primitive.scratchpad_bytes
 
-    def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
+    def bind(
+        self, addresses: Mapping[int, int], scratchpad: int = 0, threads: int = 1
+    ) -> tuple[NativeCall, ...]:
         """Return the calls, in order, for tensors at the given addresses."""
         rest = scratchpad + align(self.wide.nbytes)
-        bound = self.primitive.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest)
+        bound = self.primitive.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest, threads)
         depth, height, row = _lines(self.narrow)
         wide_depth, wide_height, wide_row = _lines(self.wide)
         cropping = Cropping(
@@ -241,12 +246,13 @@ class CroppedConvolution(_WrappedConvolution):
             wide=scratchpad,
             narrow=addresses[Argument.SOURCE_GRAD],
         )
-        copy = loop_call(cut_loop, cropping, self.threads)
+        tasks = tasks_for_elements(self.narrow.elements)
+        copy = loop_call(cut_loop, cropping, tasks, threads)
         return (*bound, copy)
 
 
 # One primitive, or several calls equivalent to one.
-Computation = Primitive | DenseKernelConvolution | CroppedConvolution
+Computation = operations.Cuttable | DenseKernelConvolution | CroppedConvolution
 
 
 @cache
@@ -255,7 +261,7 @@ def backward_data(
     weights: TensorSpec,
     output_grad: TensorSpec,
     window: SlidingWindow,
-    threads: int,
+    cut: Cut,
     constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Computation:
     """Prepare the data gradient in channels-last layout in the fastest form.
@@ -266,10 +272,10 @@ def backward_data(
 
     def prepare(
         gradient: TensorSpec, window: SlidingWindow, constraints: ImplementationConstraints
-    ) -> Primitive | DenseKernelConvolution:
+    ) -> operations.Cuttable | DenseKernelConvolution:
         return _spread(
             lambda kernel, window, constraints: operations.convolution_backward_data(
-                gradient, kernel, output_grad, window, threads, constraints
+                gradient, kernel, output_grad, window, cut, constraints
             ),
             *(weights, window, Argument.WEIGHTS, constraints),
         )
@@ -289,13 +295,13 @@ def backward_weights(
     weights_grad: TensorSpec,
     output_grad: TensorSpec,
     window: SlidingWindow,
-    threads: int,
+    cut: Cut,
     constraints: ImplementationConstraints = UNCONSTRAINED,
-) -> Primitive | DenseKernelConvolution:
+) -> operations.Cuttable | DenseKernelConvolution:
     """Prepare `operations.convolution_backward_weights` in the faster form."""
     return _spread(
         lambda kernel, window, constraints: operations.convolution_backward_weights(
-            source, kernel, output_grad, window, threads, constraints
+            source, kernel, output_grad, window, cut, constraints
         ),
         *(weights_grad, window, Argument.WEIGHTS_GRAD, constraints),
     )
@@ -330,12 +336,12 @@ def weight_gradient_is_sound(
 
 
 def _spread(
-    prepare: Callable[[TensorSpec, SlidingWindow, ImplementationConstraints], Primitive],
+    prepare: Callable[[TensorSpec, SlidingWindow, ImplementationConstraints], operations.Cuttable],
     kernel: TensorSpec,
     window: SlidingWindow,
     argument: Argument,
     constraints: ImplementationConstraints,
-) -> Primitive | DenseKernelConvolution:
+) -> operations.Cuttable | DenseKernelConvolution:
     """Return the primitive, or its dense form if that avoids reference code.
 
     `constraints.name` applies to the form that is returned.

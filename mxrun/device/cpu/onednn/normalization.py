@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from mxrun.base.device import Cut
 from mxrun.base.tensor import TensorSpec
+from mxrun.device.cpu.onednn.cut import Specs, by_images
 from mxrun.device.cpu.onednn.descriptor import describe
 from mxrun.device.cpu.onednn.library import require
+from mxrun.device.cpu.onednn.operations import Cuttable
 from mxrun.device.cpu.onednn.primitive import (
     FORWARD_INFERENCE,
     FORWARD_TRAINING,
@@ -40,31 +43,39 @@ class ChannelWindow:
 
 @cache
 def lrn_forward(
-    data: TensorSpec, window: ChannelWindow, threads: int, is_train: bool = True
-) -> Primitive:
+    data: TensorSpec, window: ChannelWindow, cut: Cut, is_train: bool = True
+) -> Cuttable:
     """Prepare SOURCE → OUTPUT and, in training if the implementation needs it, WORKSPACE."""
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(data),
-        Argument.OUTPUT: ArgumentSpec(data),
-    }
-    handle = describe(data).value
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _ACROSS_CHANNELS)
-    arguments = (require().engine, *kind, handle, handle, *window.arguments)
-    return build("lrn_forward", arguments, requested, threads)
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        requested: dict[int, ArgumentSpec] = {
+            argument: ArgumentSpec(spec) for argument, spec in specs.items()
+        }
+        handle = describe(specs[Argument.SOURCE]).value
+        arguments = (require().engine, *kind, handle, handle, *window.arguments)
+        return build("lrn_forward", arguments, requested, threads)
+
+    specs = {Argument.SOURCE: data, Argument.OUTPUT: data}
+    return by_images(specs, tuple(specs), prepare, cut)
 
 
 @cache
-def lrn_backward(data: TensorSpec, window: ChannelWindow, threads: int) -> Primitive:
+def lrn_backward(data: TensorSpec, window: ChannelWindow, cut: Cut) -> Cuttable:
     """Prepare SOURCE, OUTPUT_GRAD and the forward pass's WORKSPACE → SOURCE_GRAD."""
-    forward = lrn_forward(data, window, threads)
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE_GRAD: ArgumentSpec(data),
-        Argument.OUTPUT_GRAD: ArgumentSpec(data),
-        Argument.SOURCE: ArgumentSpec(data),
-    }
-    handles = [describe(data).value] * 3
-    arguments = (
-        *(require().engine, _ACROSS_CHANNELS, *handles, *window.arguments),
-        forward.descriptor.value,
-    )
-    return build("lrn_backward", arguments, requested, threads)
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        requested: dict[int, ArgumentSpec] = {
+            argument: ArgumentSpec(spec) for argument, spec in specs.items()
+        }
+        forward = lrn_forward(specs[Argument.SOURCE], window, Cut(1, threads))
+        assert isinstance(forward, Primitive)
+        handles = [describe(specs[Argument.SOURCE]).value] * 3
+        arguments = (
+            *(require().engine, _ACROSS_CHANNELS, *handles, *window.arguments),
+            forward.descriptor.value,
+        )
+        return build("lrn_backward", arguments, requested, threads)
+
+    specs = dict.fromkeys((Argument.SOURCE_GRAD, Argument.OUTPUT_GRAD, Argument.SOURCE), data)
+    return by_images(specs, tuple(specs), prepare, cut)

@@ -1,4 +1,4 @@
-"""oneDNN primitives of mxrun, each prepared once per specs and team size.
+"""oneDNN primitives of mxrun, each prepared once per specs and cut.
 
 Every function takes the specs of its tensors, with layout `ANY` (or a packed layout) if oneDNN may
 choose, and returns a `Primitive` whose `specs` contain the chosen layouts. All raise `Unsupported`
@@ -7,12 +7,17 @@ if oneDNN has no admissible implementation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
+from typing import TypeAlias
 
+from mxrun.base.device import Cut
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.device.cpu.onednn.cut import CutComputation, Specs, by_images
 from mxrun.device.cpu.onednn.descriptor import (
+    IDENTITY,
     DescriptorView,
     describe,
     dimensions,
@@ -31,6 +36,12 @@ from mxrun.device.cpu.onednn.primitive import (
 from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
 
 _CONVOLUTION_DIRECT = 1
+# Sums of a weight's gradient: they are fewer, but not fewer than these, where they take more bytes.
+_LEAST_SUMS = 4
+_SUMS_BYTES = 4 << 20
+
+# Computation of one task or several.
+Cuttable: TypeAlias = Primitive | CutComputation
 
 
 @dataclass(frozen=True)
@@ -85,28 +96,35 @@ def convolution_forward(
     weights: TensorSpec,
     output: TensorSpec,
     window: SlidingWindow,
-    threads: int,
+    cut: Cut,
     bias: bool = False,
     is_train: bool = True,
     after: tuple[PostOperation, ...] = (),
     constraints: ImplementationConstraints = UNCONSTRAINED,
-) -> Primitive:
+) -> Cuttable:
     """Prepare SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...).
 
     after: post-operations on the output, in order. The bias is float32, whatever the factors are.
     """
     data_view, weights_view, geometry = window.convolution()
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(source, data_view),
-        Argument.WEIGHTS: ArgumentSpec(weights, weights_view),
-        Argument.OUTPUT: ArgumentSpec(output, data_view),
+    views = {
+        Argument.SOURCE: data_view,
+        Argument.WEIGHTS: weights_view,
+        Argument.BIAS: IDENTITY,
+        Argument.OUTPUT: data_view,
     }
-    if bias:
-        requested[Argument.BIAS] = ArgumentSpec(TensorSpec(weights.shape[:1]))
-    handles = _handles(requested, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _CONVOLUTION_DIRECT)
-    arguments = (require().engine, *kind, *handles, *geometry)
-    return build("convolution_forward", arguments, requested, threads, after, constraints)
+    specs = {Argument.SOURCE: source, Argument.WEIGHTS: weights, Argument.OUTPUT: output}
+    if bias:
+        specs[Argument.BIAS] = TensorSpec(weights.shape[:1])
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        requested = _requested(specs, views)
+        arguments = (require().engine, *kind, *_handles(requested, *views), *geometry)
+        return build("convolution_forward", arguments, requested, threads, after, constraints)
+
+    batched = (Argument.SOURCE, Argument.OUTPUT)
+    return by_images(specs, batched, prepare, cut, constraints.scratch_bytes)
 
 
 @cache
@@ -115,21 +133,28 @@ def convolution_backward_data(
     weights: TensorSpec,
     output_grad: TensorSpec,
     window: SlidingWindow,
-    threads: int,
+    cut: Cut,
     constraints: ImplementationConstraints = UNCONSTRAINED,
-) -> Primitive:
+) -> Cuttable:
     """Prepare OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
     data_view, weights_view, geometry = window.convolution()
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE_GRAD: ArgumentSpec(source_grad, data_view),
-        Argument.WEIGHTS: ArgumentSpec(weights, weights_view),
-        Argument.OUTPUT_GRAD: ArgumentSpec(output_grad, data_view),
+    views = {
+        Argument.SOURCE_GRAD: data_view,
+        Argument.WEIGHTS: weights_view,
+        Argument.OUTPUT_GRAD: data_view,
     }
-    handles = _handles(requested, *requested)
-    arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build(
-        "convolution_backward_data", arguments, requested, threads, constraints=constraints
-    )
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        requested = _requested(specs, views)
+        handles = _handles(requested, *views)
+        arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
+        return build(
+            "convolution_backward_data", arguments, requested, threads, constraints=constraints
+        )
+
+    specs = dict(zip(views, (source_grad, weights, output_grad), strict=True))
+    batched = (Argument.SOURCE_GRAD, Argument.OUTPUT_GRAD)
+    return by_images(specs, batched, prepare, cut, constraints.scratch_bytes)
 
 
 @cache
@@ -138,23 +163,39 @@ def convolution_backward_weights(
     weights_grad: TensorSpec,
     output_grad: TensorSpec,
     window: SlidingWindow,
-    threads: int,
+    cut: Cut,
     constraints: ImplementationConstraints = UNCONSTRAINED,
-) -> Primitive:
-    """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
+) -> Cuttable:
+    """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD.
+
+    It is cut into parts of the images, whose sums are added, unless these take more memory traffic
+    than it saves.
+    """
     data_view, weights_view, geometry = window.convolution()
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(source, data_view),
-        Argument.WEIGHTS_GRAD: ArgumentSpec(weights_grad, weights_view),
-        Argument.OUTPUT_GRAD: ArgumentSpec(output_grad, data_view),
+    views = {
+        Argument.SOURCE: data_view,
+        Argument.WEIGHTS_GRAD: weights_view,
+        Argument.OUTPUT_GRAD: data_view,
     }
-    source_handle, weights_handle, output_handle = _handles(requested, *requested)
-    # Without the bias: its gradient as a column sum is faster.
-    handles = (source_handle, weights_handle, None, output_handle)
-    arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build(
-        "convolution_backward_weights", arguments, requested, threads, constraints=constraints
-    )
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        requested = _requested(specs, views)
+        source_handle, weights_handle, output_handle = _handles(requested, *views)
+        # Without the bias: its gradient as a column sum is faster.
+        handles = (source_handle, weights_handle, None, output_handle)
+        arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
+        name = "convolution_backward_weights"
+        return build(name, arguments, requested, threads, constraints=constraints)
+
+    specs = dict(zip(views, (source, weights_grad, output_grad), strict=True))
+    nbytes, tasks = 4 * weights_grad.elements, cut.tasks
+    while tasks > _LEAST_SUMS and tasks * nbytes > _SUMS_BYTES:
+        tasks //= 2
+    if 4 * tasks * nbytes > 2 * output_grad.nbytes + 7 * source.nbytes:
+        tasks = 1
+    batched = (Argument.SOURCE, Argument.OUTPUT_GRAD)
+    given, scratch = replace(cut, tasks=tasks), constraints.scratch_bytes
+    return by_images(specs, batched, prepare, given, scratch, Argument.WEIGHTS_GRAD)
 
 
 @cache
@@ -202,20 +243,22 @@ def pooling_forward(
     pool_type: PoolType,
     kernel: Shape,
     window: SlidingWindow,
-    threads: int,
+    cut: Cut,
     is_train: bool = True,
-) -> Primitive:
+) -> Cuttable:
     """Prepare SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (their indices)."""
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(source),
-        Argument.OUTPUT: ArgumentSpec(output),
-    }
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, pool_type)
-    arguments = (
-        *(require().engine, *kind, *_handles(requested, *requested)),
-        *_pooling_arguments(kernel, window),
-    )
-    return build("pooling_forward", arguments, requested, threads)
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        requested = _requested(specs)
+        arguments = (
+            *(require().engine, *kind, *_handles(requested, *requested)),
+            *_pooling_arguments(kernel, window),
+        )
+        return build("pooling_forward", arguments, requested, threads)
+
+    specs = {Argument.SOURCE: source, Argument.OUTPUT: output}
+    return by_images(specs, tuple(specs), prepare, cut)
 
 
 @cache
@@ -225,20 +268,24 @@ def pooling_backward(
     pool_type: PoolType,
     kernel: Shape,
     window: SlidingWindow,
-    threads: int,
-) -> Primitive:
+    cut: Cut,
+) -> Cuttable:
     """Prepare OUTPUT_GRAD and, for a maximum, the forward pass's WORKSPACE → SOURCE_GRAD."""
-    forward = pooling_forward(source_grad, output_grad, pool_type, kernel, window, threads)
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE_GRAD: ArgumentSpec(source_grad),
-        Argument.OUTPUT_GRAD: ArgumentSpec(output_grad),
-    }
-    arguments = (
-        *(require().engine, pool_type, *_handles(requested, *requested)),
-        *_pooling_arguments(kernel, window),
-        forward.descriptor.value,
-    )
-    return build("pooling_backward", arguments, requested, threads)
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        source, output = specs[Argument.SOURCE_GRAD], specs[Argument.OUTPUT_GRAD]
+        forward = pooling_forward(source, output, pool_type, kernel, window, Cut(1, threads))
+        assert isinstance(forward, Primitive)
+        requested = _requested(specs)
+        arguments = (
+            *(require().engine, pool_type, *_handles(requested, *requested)),
+            *_pooling_arguments(kernel, window),
+            forward.descriptor.value,
+        )
+        return build("pooling_backward", arguments, requested, threads)
+
+    specs = {Argument.SOURCE_GRAD: source_grad, Argument.OUTPUT_GRAD: output_grad}
+    return by_images(specs, tuple(specs), prepare, cut)
 
 
 @cache
@@ -252,6 +299,15 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
     }
     from_handle, to_handle = (describe(spec, view).value for spec in (source, output))
     return build("reorder", (from_handle, engine, to_handle, engine), requested, threads)
+
+
+def _requested(
+    specs: Specs, views: Mapping[Argument, DescriptorView] | None = None
+) -> dict[int, ArgumentSpec]:
+    return {
+        argument: ArgumentSpec(spec, views[argument] if views else IDENTITY)
+        for argument, spec in specs.items()
+    }
 
 
 def _handles(requested: dict[int, ArgumentSpec], *order: int) -> tuple[int | None, ...]:

@@ -94,6 +94,20 @@ class _ExecutionArgument(ctypes.Structure):
     _fields_ = [("argument", ctypes.c_int), ("memory", c_void_p)]
 
 
+@dataclass(frozen=True)
+class BoundArguments:
+    """Arguments of a primitive at their places.
+
+    entries: dnnl_exec_arg_t of each. memories: what they refer to. placing: calls for moving
+    addresses. scratchpad: handle of the scratchpad's memory object, 0 if there is none.
+    """
+
+    entries: ctypes.Array[_ExecutionArgument]
+    memories: tuple[OwnedObject, ...]
+    placing: tuple[NativeCall, ...]
+    scratchpad: int
+
+
 class Primitive:
     """One prepared computation.
 
@@ -134,12 +148,28 @@ class Primitive:
             found = [each.implementation for each in self._source.admissible(references=False)]
         return tuple(dict.fromkeys(found or [self.implementation]))
 
-    def bind(self, addresses: Mapping[int, int], scratchpad: int = 0) -> tuple[NativeCall, ...]:
+    def bind(
+        self, addresses: Mapping[int, int], scratchpad: int = 0, threads: int = 1
+    ) -> tuple[NativeCall, ...]:
         """Return the native calls that run this primitive on memory at the given addresses.
 
-        That is one call, after a call for each moving address that tells oneDNN where it is. Raises
-        InternalError if an argument's address is missing.
+        That is one call, after a call for each moving address that tells oneDNN where it is.
+        threads: not used, because the primitive has a team of its own. Raises InternalError if an
+        argument's address is missing.
         """
+        bound, library = self.bound(addresses, scratchpad), require()
+        entries = bound.entries
+        arguments = (self.handle, library.stream, len(entries), ctypes.addressof(entries))
+        execute = NativeCall(library.execute, arguments, (self, bound), checked=True)
+        return (*bound.placing, execute)
+
+    @property
+    def handle(self) -> int:
+        """Handle of the primitive, made when it is first needed."""
+        return self._primitive().value
+
+    def bound(self, addresses: Mapping[int, int], scratchpad: int) -> BoundArguments:
+        """Return the arguments at the given addresses."""
         library = require()
         places = {argument: addresses.get(argument, 0) for argument in self.specs}
         if self.scratchpad_bytes:
@@ -148,22 +178,17 @@ class Primitive:
         if missing:
             raise InternalError(f"{self.implementation}: no address for {missing}")
         entries = (_ExecutionArgument * len(places))()
-        memories, placing = [], []
+        memories, placing, pad = [], [], 0
         for entry, (argument, address) in zip(entries, places.items(), strict=True):
             form = _argument_descriptor(self.descriptor.value, argument)
             memory = library.create("dnnl_memory_create", form, library.engine, address)
             memories.append(OwnedObject(library, "dnnl_memory_destroy", memory))
             entry.argument, entry.memory = int(argument), memory
+            if argument == Argument.SCRATCHPAD:
+                pad = memory
             if is_moving(address):
                 placing.append(NativeCall(library.place, (memory, address), None, checked=True))
-        arguments = (
-            self._primitive().value,
-            library.stream,
-            len(places),
-            ctypes.addressof(entries),
-        )
-        execute = NativeCall(library.execute, arguments, (self, entries, memories), checked=True)
-        return (*placing, execute)
+        return BoundArguments(entries, tuple(memories), tuple(placing), pad)
 
 
 def build(
