@@ -218,7 +218,7 @@ def by_images(
         made[size] = prepare(part, 1)
         own = made[size].specs
         specs = {a: spec if a in batched else own[a] for a, spec in specs.items()}
-    whole: dict[int, TensorSpec] = dict(specs)
+    whole = {int(argument): spec for argument, spec in specs.items()}
     parts, begin, workspace_bytes = list[Part](), 0, 0
     for size in sizes:
         offsets = {each: begin * (specs[each].nbytes // images) for each in batched}
