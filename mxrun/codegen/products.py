@@ -1,7 +1,7 @@
 """Products of small matrices, for native functions that work on blocks that fit the cache.
 
-The factors are packed by the caller: all sizes are multiples that need no masks. Sums over the
-inner index are in its order, each term fused into the sum, so the bits depend on nothing else.
+Sums over the inner index are in its order, each term fused into the sum, so the bits depend on
+nothing else.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ def multiply_block(
     rows: int,
     columns: int,
     inner: int,
-    is_added: int,
+    begin: Any,
+    begin_at: int,
+    begin_step: int,
+    is_begun: int,
 ) -> None:
-    """Compute or add to output[to + i * output_step + j], for i < `rows` and j < `columns`:
+    """Compute output[to + i * output_step + j], for i < `rows` and j < `columns`:
 
     the sum over k < `inner` of left[left_at + i * row_step + k * inner_step] * right[right_at + k *
-    right_step + j]. All are float32. The rows are a multiple of 2, the columns of 16.
+    right_step + j]. If it `is_begun`, the sum begins with begin[begin_at + i * begin_step + j]. All
+    are float32. Rows of right are read up to a multiple of 16 columns.
     """
 
 
@@ -50,7 +54,10 @@ def multiply_pairs(
     rows: int,
     columns: int,
     inner: int,
-    is_added: int,
+    begin: Any,
+    begin_at: int,
+    begin_step: int,
+    is_begun: int,
 ) -> None:
     """Compute `multiply_block` of factors whose float32 elements are pairs of bfloat16.
 

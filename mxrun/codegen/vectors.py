@@ -133,6 +133,11 @@ def pair_lanes(low: Any, high: Any) -> Any:
 
 
 @intrinsic
+def join_lanes(low: Any, high: Any) -> Any:
+    """Return `pair_lanes` of float32 vectors that hold bfloat16 numbers, which need no rounding."""
+
+
+@intrinsic
 def transpose_lanes(
     pointer: Any,
     position: int,

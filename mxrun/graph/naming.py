@@ -38,7 +38,12 @@ _OWN = {
     "optimizer:clipped_scale": "clipped gradient scale",
     "random:state": "state of the random generator",
 }
-_LAYOUTS = {"onednn": "packed", "channels_last": "channels last", "plain": "row-major"}
+_LAYOUTS = {
+    "onednn": "packed",
+    "panels": "packed",
+    "channels_last": "channels last",
+    "plain": "row-major",
+}
 
 
 def in_words(name: str) -> str:

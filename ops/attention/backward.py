@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mxrun.base.blocked import PANEL
 from mxrun.codegen.arguments import Float32s, Floats, Integer
 from mxrun.codegen.intrinsics import current_task, worker
 from mxrun.codegen.jit import compact, inlined
@@ -27,29 +28,30 @@ from mxrun.codegen.vectors import (
 )
 from mxrun.ops.attention.blocks import (
     CELLS,
-    PANEL,
     ROWS,
     AttentionTensors,
-    HeadRows,
     ScoreBlock,
     key_rows,
     keys_of,
     keys_read,
     mask_at,
-    multiply,
-    pack_left,
-    pack_panels,
-    pack_right,
-    paired,
     query_rows,
-    rounded_up,
     scaled_scores,
     strip_keys,
     strip_rows,
     value_rows,
-    write_row,
 )
 from mxrun.ops.attention.shapes import AttentionSizes, padded
+from mxrun.ops.product_blocks import (
+    MatrixRows,
+    multiply_packed,
+    pack_left,
+    pack_panels,
+    pack_right,
+    paired,
+    rounded_up,
+    write_row,
+)
 from mxrun.ops.rows import clear
 from mxrun.ops.softmax.loops import exponentials
 
@@ -164,7 +166,7 @@ def block_scores(
     depth, step = paired(call, columns), paired(call, rounded_up(columns, LANES))
     height = strip_rows(call, block.query, block.first)
     for strip in range(0, block.rows, height):
-        multiply(
+        multiply_packed(
             call,
             *(to + strip * PANEL, PANEL),
             *(lefts + (block.query + strip) * step, step, 1),
@@ -253,7 +255,7 @@ def add_key_gradients(
         # Queries before the strip read none of its keys.
         skipped = strip if height < ROWS else 0
         if skipped < block.rows:
-            multiply(
+            multiply_packed(
                 call,
                 *(sums + (block.first + strip) * step, step),
                 *(panel + paired(call, skipped) * PANEL + strip, 1, PANEL),
@@ -271,7 +273,7 @@ def add_query_gradients(
     height = strip_rows(call, block.query, block.first)
     for strip in range(0, block.rows, height):
         read = strip_keys(call, block, strip, height, block.first)
-        multiply(
+        multiply_packed(
             call,
             *(sums + (block.query + strip) * step, step),
             *(panel + strip * PANEL, PANEL, 1),
@@ -290,7 +292,7 @@ def clear_mask_gradient(call: AttentionBackward, sequence: int, head: int) -> No
 
 @inlined
 def write_rows(
-    call: AttentionBackward, output: HeadRows, sums: int, factor: Any, is_added: int
+    call: AttentionBackward, output: MatrixRows, sums: int, factor: Any, is_added: int
 ) -> None:
     """Write rows of sums times a factor; None is not requested."""
     if output.data is not None:
@@ -309,12 +311,12 @@ def query_head_gradients(
     wide, step = rounded_up(width, LANES), rounded_up(size, LANES)
     queries = query_rows(call, sequence, head, 0, call.queries)
     at = sequence * call.queries * row + head * width
-    grads = HeadRows(call.output_grad, at, row, call.queries, width)
+    grads = MatrixRows(call.output_grad, at, row, call.queries, width)
     pack_left(call, own.queries, queries)
     pack_left(call, own.grads, grads)
     if call.is_paired:
-        pack_right(call, own.right_queries, queries)
-        pack_right(call, own.right_grads, grads)
+        pack_right(call, own.right_queries, step, queries)
+        pack_right(call, own.right_grads, wide, grads)
     output_statistics(call, own.statistics, sequence, head)
     clear(call.scratch, own.query_sums, rounded_up(call.queries, 2) * step)
     if call.mask_grad is not None:
@@ -329,7 +331,7 @@ def query_head_gradients(
             add_key_gradients(call, block, own.probabilities, own.right_grads, wide, own.value_sums)
             add_key_gradients(call, block, own.by_key, own.right_queries, step, own.key_sums)
             add_query_gradients(call, block, own.by_query, own.keys, own.query_sums)
-    output = HeadRows(call.query_grad, queries.at, call.query_row, call.queries, size)
+    output = MatrixRows(call.query_grad, queries.at, call.query_row, call.queries, size)
     factor = lanes(call.scale)
     write_rows(call, output, own.query_sums, factor, call.is_query_added)
 
@@ -345,14 +347,14 @@ def shared_head_gradients(
     keys, values = key_rows(call, sequence, group, read), value_rows(call, sequence, group, read)
     pack_panels(call, own.key_panels, own.scores, keys)
     pack_panels(call, own.value_panels, own.scores, values)
-    pack_right(call, own.keys, keys)
+    pack_right(call, own.keys, step, keys)
     clear(call.scratch, own.key_sums, rounded_up(call.keys, PANEL) * (step + wide))
     for head in range(group * together, (group + 1) * together):
         query_head_gradients(call, own, sequence, head, read)
-    output = HeadRows(call.key_grad, keys.at, call.key_row, call.keys, size)
+    output = MatrixRows(call.key_grad, keys.at, call.key_row, call.keys, size)
     factor, one = lanes(call.scale), lanes(np.float32(1))
     write_rows(call, output, own.key_sums, factor, call.is_key_added)
-    output = HeadRows(call.value_grad, values.at, call.value_row, call.keys, width)
+    output = MatrixRows(call.value_grad, values.at, call.value_row, call.keys, width)
     write_rows(call, output, own.value_sums, one, call.is_value_added)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mxrun.base.blocked import PANEL
 from mxrun.codegen.arguments import Floats, Integer
 from mxrun.codegen.intrinsics import current_task, worker
 from mxrun.codegen.jit import compact, inlined
@@ -25,7 +26,6 @@ from mxrun.codegen.vectors import (
 )
 from mxrun.ops.attention.blocks import (
     CELLS,
-    PANEL,
     ROWS,
     AttentionTensors,
     ScoreBlock,
@@ -33,20 +33,22 @@ from mxrun.ops.attention.blocks import (
     keys_of,
     keys_read,
     mask_at,
-    multiply,
-    pack_left,
-    pack_panels,
-    pack_right,
-    paired,
     query_rows,
-    rounded_up,
     scaled_scores,
     strip_keys,
     strip_rows,
     value_rows,
-    write_row,
 )
 from mxrun.ops.attention.shapes import AttentionSizes, padded
+from mxrun.ops.product_blocks import (
+    multiply_packed,
+    pack_left,
+    pack_panels,
+    pack_right,
+    paired,
+    rounded_up,
+    write_row,
+)
 from mxrun.ops.rows import clear
 from mxrun.ops.softmax.loops import exponentials
 
@@ -199,7 +201,7 @@ def block_scores(call: AttentionForward, block: ScoreBlock, own: ForwardScratch)
         height = strip_rows(call, block.query, panel)
         scores = own.scores + (panel - block.first) * ROWS
         for strip in range(0, block.rows, height):
-            multiply(
+            multiply_packed(
                 call,
                 *(scores + strip * PANEL, PANEL),
                 *(own.queries + strip * step, step, 1),
@@ -219,7 +221,7 @@ def block_values(call: AttentionForward, block: ScoreBlock, own: ForwardScratch)
         scores = own.scores + (panel - block.first) * ROWS
         for strip in range(0, block.rows, height):
             read = paired(call, strip_keys(call, block, strip, height, panel))
-            multiply(
+            multiply_packed(
                 call,
                 *(own.sums + strip * wide, wide),
                 *(scores + strip * PANEL, PANEL, 1),
@@ -269,7 +271,8 @@ def attention_loop(call: AttentionForward) -> None:
         start, stop = chunk * call.chunk, min((chunk + 1) * call.chunk, call.queries)
         read = keys_read(call, keys_of(call, sequence), stop - 1)
         pack_panels(call, own.panels, own.queries, key_rows(call, sequence, group, read))
-        pack_right(call, own.values, value_rows(call, sequence, group, read))
+        wide = rounded_up(call.value_size, LANES)
+        pack_right(call, own.values, wide, value_rows(call, sequence, group, read))
         for query in range(start, stop, ROWS):
             query_block(call, own, sequence, head, query, min(stop - query, ROWS))
 

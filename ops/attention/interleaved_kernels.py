@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements, tasks_for_flops
-from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.codegen.arguments import Arguments, Floats, Integer
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import (
     KernelPart,
     LoopPart,
-    Scratch,
     Slot,
     native_kernel,
     source,
@@ -21,13 +23,25 @@ from mxrun.operator.native_kernel import (
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.attention.interleaved import InterleavedProperty, Matrices
-from mxrun.ops.attention.products import (
-    RowClearing,
-    StackedProduct,
-    clear_rows_loop,
-    product_words,
-    stacked_product_loop,
-)
+from mxrun.ops.dense_product import MatrixProduct, StoredMatrices, dense_product
+from mxrun.ops.rows import clear
+
+
+class RowClearing(Arguments):
+    """Arguments of `clear_rows_loop`: rows of `columns` elements, `step` apart."""
+
+    rows: Integer
+    columns: Integer
+    step: Integer
+    output: Floats
+
+
+@native
+def clear_rows_loop(call: RowClearing) -> None:
+    """Fill the rows with 0."""
+    begin, end = share(call.rows * 16)
+    for row in range(begin // 16, end // 16):
+        clear(call.output, row * call.step, call.columns)
 
 
 @implement(
@@ -101,8 +115,8 @@ class CompiledInterleaved(Implementation):
         )
 
 
-def _is_added(request: OpReqType) -> int:
-    return int(request is OpReqType.ADD)
+def _is_added(request: OpReqType) -> bool:
+    return request is OpReqType.ADD
 
 
 def _parts_read(prop: InterleavedProperty, tensor: int) -> set[int]:
@@ -120,45 +134,21 @@ class _Products:
         device: DeviceDescription,
     ) -> None:
         self.places, self.device, self.heads = places, device, prop.parameters.heads
-        self.nbytes = 2 if dtype == BFLOAT16 else 4
-        self.is_low = dtype == BFLOAT16
+        self.dtype, self.nbytes = dtype, item_size(dtype)
         self.factor = prop.factor([places[0][0]])
 
     def part(
-        self, output: Matrices, left: Matrices, right: Matrices, slot: Slot, is_added: int
+        self, output: Matrices, left: Matrices, right: Matrices, slot: Slot, is_added: bool
     ) -> LoopPart:
         """Return the product of two stacks into a third, which is in the tensor of a slot."""
-        count, rows, columns = output.shape(self.places[output.tensor][0], self.heads)
-        stored = left.shape(self.places[left.tensor][0], self.heads)
-        inner = stored[1] if left.turned else stored[2]
-        tasks = min(tasks_for_flops(2 * count * rows * columns * inner), count)
-        words = product_words(columns, inner)
-        (left_slot, *left_steps), (right_slot, *right_steps) = map(self._matrices, (left, right))
-        shape = self.places[output.tensor][0]
-        first, *steps = output.strides(shape, self.heads)
-        arguments = StackedProduct(
-            count=count,
-            rows=rows,
-            columns=columns,
-            inner=inner,
-            left=left_slot,
-            left_stack=left_steps[0],
-            left_row=left_steps[1],
-            is_left_turned=int(left.turned),
-            right=right_slot,
-            right_stack=right_steps[0],
-            right_row=right_steps[1],
-            is_right_turned=int(right.turned),
-            output=replace(slot, offset=first * self.nbytes),
-            output_stack=steps[0],
-            output_row=steps[1],
+        product = MatrixProduct(
+            self._matrices(left),
+            self._matrices(right),
+            self._matrices(output, slot),
             factor=self.factor,
             is_added=is_added,
-            scratch=Scratch(),
-            words_per_worker=words,
         )
-        loop = stacked_product_loop.bfloat16 if self.is_low else stacked_product_loop
-        return LoopPart(loop, arguments, tasks, 4 * words * self.device.workers(tasks))
+        return dense_product(product, self.device)
 
     def zeros(self, part: Matrices, shape: Shape, slot: Slot) -> LoopPart:
         """Return the filling of one part of all heads."""
@@ -170,10 +160,17 @@ class _Products:
             step=columns * part.parts,
             output=replace(slot, offset=first * self.nbytes),
         )
-        loop = clear_rows_loop.bfloat16 if self.is_low else clear_rows_loop
+        loop = clear_rows_loop.bfloat16 if self.dtype == BFLOAT16 else clear_rows_loop
         return LoopPart(loop, arguments, tasks_for_elements(count * rows * columns))
 
-    def _matrices(self, matrices: Matrices) -> tuple[Slot, int, int]:
-        shape, slot = self.places[matrices.tensor]
+    def _matrices(self, matrices: Matrices, slot: Slot | None = None) -> StoredMatrices:
+        """Return matrices in their own tensor, or in that of a slot."""
+        shape, own = self.places[matrices.tensor]
         first, stack, row = matrices.strides(shape, self.heads)
-        return replace(slot, offset=first * self.nbytes), stack, row
+        return StoredMatrices(
+            TensorSpec(matrices.shape(shape, self.heads), self.dtype),
+            replace(slot or own, offset=first * self.nbytes),
+            matrices.turned,
+            stack,
+            row,
+        )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import DeviceDescription, tasks_for_flops
+from mxrun.base.device import tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.jit import NativeFunction
@@ -30,9 +30,7 @@ from mxrun.ops.attention.forward import (
 )
 from mxrun.ops.attention.operator import AttentionProperty
 from mxrun.ops.attention.shapes import AttentionSizes, padded
-
-# Parts of the names of instruction sets with products of bfloat16 vectors.
-_PAIRS = ("bf16", "fp16", "amx", "avx10")
+from mxrun.ops.product_blocks import multiplies_pairs
 
 
 @implement("scaled_dot_product_attention", backend="jit")
@@ -51,7 +49,7 @@ class CompiledAttention(Implementation):
         chunk = ROWS * 4
         chunks = sizes.batch * sizes.heads * math.ceil(sizes.queries / chunk)
         tasks = min(tasks_for_flops(flops), chunks)
-        pairs = dtype == BFLOAT16 and _multiplies_pairs(request.device)
+        pairs = dtype == BFLOAT16 and multiplies_pairs(request.device)
         words = padded(forward_words(sizes, pairs), LANES)
         arguments = AttentionForward(
             **_tensors(prop, sizes, request.inputs, 0, dtype),
@@ -128,7 +126,7 @@ def _gradient_arguments(
         # What is added to the same elements of the mask's gradient is added by one thread.
         apart = (tensors["mask_sequence"], tensors["mask_head"])
         sets = (sets[0] if apart[0] else 1, sets[1] if apart[1] else 1)
-    pairs = dtype == BFLOAT16 and _multiplies_pairs(request.device)
+    pairs = dtype == BFLOAT16 and multiplies_pairs(request.device)
     return AttentionBackward(
         **tensors,
         logsumexp=source(outputs + 1),
@@ -148,11 +146,6 @@ def _gradient_arguments(
         is_paired=int(pairs),
         halves=Scratch() if pairs else None,
     )
-
-
-def _multiplies_pairs(device: DeviceDescription) -> bool:
-    """Return whether the processor has products of bfloat16 vectors."""
-    return any(name in device.instruction_set for name in _PAIRS)
 
 
 def _loop(function: NativeFunction, dtype: str, pairs: bool) -> NativeFunction:

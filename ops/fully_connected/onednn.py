@@ -10,9 +10,10 @@ from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
 from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
-from mxrun.operator.native_kernel import native_kernel, source, target
+from mxrun.operator.native_kernel import native_kernel
 from mxrun.operator.register import AnyProperty, implement
-from mxrun.ops.onednn import OnednnLinear, OnednnProduct, matrix_product
+from mxrun.ops.fully_connected.products import gradient_products, output_product
+from mxrun.ops.onednn import OnednnLinear, OnednnProduct, onednn_product
 
 _WEIGHT = 1
 
@@ -26,8 +27,6 @@ class OnednnFullyConnected(OnednnLinear):
     backward.
     """
 
-    layout = PLAIN
-
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare output = data x weight^T + bias as one primitive, in the output's dtype."""
         if not onednn_serves(*request.inputs, low=True):
@@ -35,22 +34,12 @@ class OnednnFullyConnected(OnednnLinear):
         given, weight, *bias = (spec.with_layout(PLAIN) for spec in request.inputs)
         output = request.outputs[0]
         data, weight = (replace(spec, dtype=output.dtype) for spec in (given, weight))
-        hidden, features = weight.shape
         if _WEIGHT in request.fixed:
             weight = weight.with_layout(ANY)
-        left, output = _matrix(data, features), _matrix(output, hidden)
-        flops = 2 * output.elements * features
-        team = request.device.team_for_flops(flops)
-        product = matrix_product(
-            (left, source(0)),
-            (weight, source(1)),
-            (output, target(0)),
-            team,
-            transposed=(False, True),
-            bias=source(2) if bias else None,
-        )
+        product = output_product(data, weight, output, has_bias=bool(bias))
+        primitive_product = onednn_product(product, request.device.team_for_flops(product.flops))
         try:
-            primitive = product.prepared("output", request.choices)
+            primitive = primitive_product.prepared("output", request.choices)
         except Unsupported:
             return None
         if output.dtype == BFLOAT16 and primitive.is_reference:
@@ -58,12 +47,12 @@ class OnednnFullyConnected(OnednnLinear):
             return None
         return native_kernel(
             f"onednn:{primitive.implementation}",
-            [PrimitivePart(primitive, product.slots)],
+            [PrimitivePart(primitive, primitive_product.slots)],
             (data, primitive.specs[Argument.WEIGHTS], *bias),
             request.outputs,
             request.requests,
             request.device,
-            flops=flops,
+            flops=product.flops,
         )
 
     def gradient_products(
@@ -75,27 +64,7 @@ class OnednnFullyConnected(OnednnLinear):
         weight: TensorSpec,
     ) -> tuple[OnednnProduct, OnednnProduct]:
         """data: grad x weight; weight: grad^T x data."""
-        hidden, features = weight.shape
-        gradient, data = _matrix(gradient, hidden), _matrix(data, features)
+        products = gradient_products(gradient, data, weight, request.in_grad)
         team = request.device.team_for_flops(request.forward.flops)
-        results = [_matrix(spec, features) for spec in request.in_grad[:2]]
-        return (
-            matrix_product(
-                (gradient, source(0)),
-                (weight.with_layout(PLAIN), source(2)),
-                (results[0], target(0)),
-                team,
-            ),
-            matrix_product(
-                (gradient, source(0)),
-                (data, source(1)),
-                (results[1], target(1)),
-                team,
-                transposed=(True, False),
-            ),
-        )
-
-
-def _matrix(spec: TensorSpec, columns: int) -> TensorSpec:
-    """Return the same plain memory as rows of `columns` elements."""
-    return TensorSpec((spec.elements // columns, columns), spec.dtype)
+        first, second = (onednn_product(product, team) for product in products)
+        return first, second

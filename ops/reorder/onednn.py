@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 
+from mxrun.base.blocked import panels_of
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, TensorSpec
@@ -45,7 +46,7 @@ class OnednnReorder(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the reorder; returns None if oneDNN does not support it."""
-        if library.load() is None:
+        if library.load() is None or any(map(panels_of, (*request.inputs, *request.outputs))):
             return None
         try:
             team = request.device.team_for_elements(request.inputs[0].elements)
@@ -75,7 +76,7 @@ def _packing_part(
     types = (FLOAT32, BFLOAT16) if packs else (FLOAT32,)
     if plain.layout != PLAIN or plain.dtype != FLOAT32 or packed.dtype not in types:
         return None
-    if packed.layout.nbytes is None or view_of(packed) != IDENTITY or len(plain.shape) < 2:
+    if packed.layout.nbytes is None or len(plain.shape) < 2:
         return None
     lines = _lines_of(packed)
     # For float32 with columns as the lane axis, oneDNN is as fast.
@@ -89,4 +90,7 @@ def _packing_part(
 @cache
 def _lines_of(packed: TensorSpec) -> Lines | None:
     """Return the cached result of `Lines.of` for a packed tensor; equal layers share a layout."""
-    return Lines.of(blocked(packed), _FLOAT // item_size(packed.dtype))
+    layout = panels_of(packed)
+    if layout is None and view_of(packed) == IDENTITY:
+        layout = blocked(packed)
+    return None if layout is None else Lines.of(layout, _FLOAT // item_size(packed.dtype))

@@ -16,8 +16,14 @@ from mxrun.operator.constraints import UNCONSTRAINED
 from mxrun.operator.native_kernel import KernelPart, LoopPart, Scratch, Slot
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.copy_part import copy_part
+from mxrun.ops.dense_product import (
+    MatrixProduct,
+    StoredMatrices,
+    dense_product,
+    dense_product_serves,
+)
 from mxrun.ops.map_block import WORD_BYTES
-from mxrun.ops.onednn import matrix_product
+from mxrun.ops.onednn import onednn_product
 from mxrun.ops.rnn.layout import SequenceLayout, shifted
 from mxrun.ops.rnn.loops import MASK, SEQUENCE, WORDS_PER_WORKER
 from mxrun.ops.rnn.packing import Packing, pack_loop
@@ -62,12 +68,17 @@ class KernelBuilder:
         bias: Slot | None = None,
         adds: bool = False,
     ) -> None:
-        """Add a product of all rows by oneDNN, as in `matrix_product`; raises Unsupported."""
-        rows, columns = output[0].shape
-        inner = left[0].shape[0 if transposed[0] else 1]
-        team = self.layout.device.team_for_flops(2 * rows * columns * inner)
-        product = matrix_product(left, right, output, team, transposed, bias, adds)
-        self.parts.append(PrimitivePart(product.prepare(UNCONSTRAINED), product.slots))
+        """Add a product of all rows; raises Unsupported.
+
+        left, right: as stored, `transposed` in the product. adds: as in `MatrixProduct`.
+        """
+        stored = map(StoredMatrices, *zip(left, right, output, strict=True), (*transposed, False))
+        product, device = MatrixProduct(*stored, bias=bias, is_added=adds), self.layout.device
+        if dense_product_serves(self.layout.dtype, device):
+            self.parts.append(dense_product(product, device))
+        else:
+            found = onednn_product(product, device.team_for_flops(product.flops))
+            self.parts.append(PrimitivePart(found.prepare(UNCONSTRAINED), found.slots))
 
     def multiplied(self, weight: PackedWeight, vector: Slot) -> tuple[TensorSpec, Slot]:
         """Return a weight in the dtype of the rows that it is multiplied with."""

@@ -232,7 +232,8 @@ def test_without_onednn_everything_runs_and_says_so_once(
     run = tmp_path / summary["run_dir"]
     plan = json.loads((run / "checkpoint-23/manifest.json").read_text())["plan"]
     assert plan["library"] == "none"
-    assert set(plan["implementations"].values()) == {"numpy", "jit"}
+    kernels = {name.partition(":")[0] for name in plan["implementations"].values()}
+    assert kernels == {"numpy", "jit"}
     assert summary["eval"]["loss"] == pytest.approx(trained[1]["eval"]["loss"], rel=1e-3)
     for words in (
         ("inspect-memory", "digits_lenet"),

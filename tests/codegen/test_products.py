@@ -27,17 +27,20 @@ class Product(Arguments):
     rows: Integer
     columns: Integer
     inner: Integer
-    is_added: Integer
+    begin: Float32s
+    begin_step: Integer
+    is_begun: Integer
 
 
 @native
 def block_loop(call: Product) -> None:
-    """Compute output = left x right, or add it."""
+    """Compute left x right, from 0 on or from what is given."""
     multiply_block(
         *(call.output, 1, call.output_step),
         *(call.left, 2, call.row_step, call.inner_step),
         *(call.right, 3, call.right_step),
-        *(call.rows, call.columns, call.inner, call.is_added),
+        *(call.rows, call.columns, call.inner),
+        *(call.begin, 1, call.begin_step, call.is_begun),
     )
 
 
@@ -48,7 +51,8 @@ def pairs_loop(call: Product) -> None:
         *(call.output, 1, call.output_step),
         *(call.left, 2, call.row_step, call.inner_step),
         *(call.right, 3, call.right_step),
-        *(call.rows, call.columns, call.inner, call.is_added),
+        *(call.rows, call.columns, call.inner),
+        *(call.begin, 1, call.begin_step, call.is_begun),
     )
 
 
@@ -61,14 +65,21 @@ def within(matrix: Array, start: int) -> tuple[Array, int]:
 
 
 def run(
-    function: NativeFunction, left: Array, right: Array, before: Array, turned: bool, adds: bool
+    function: NativeFunction, left: Array, right: Array, begin: Array | None, turned: bool
 ) -> tuple[Array, Array]:
-    """Return the output and what lies around it."""
-    output, output_step = within(before, 1)
-    stored, step = within(left.T if turned else left, 2)
-    other, right_step = within(right, 3)
+    """Return the output and what lies around it.
+
+    begin: what the sums begin with, one row for all or the same rows as the output's, which are
+    then read where they are written; None for 0.
+    """
     rows, inner = left.shape
     columns = right.shape[1]
+    is_in_place = begin is not None and len(begin) == rows
+    before = begin if is_in_place else np.full((rows, columns), np.nan, np.float32)
+    output, output_step = within(before, 1)
+    row = None if begin is None else within(begin, 1)[0]
+    stored, step = within(left.T if turned else left, 2)
+    other, right_step = within(right, 3)
     steps = (1, step) if turned else (step, 1)
     product = Product(
         output=output,
@@ -81,37 +92,52 @@ def run(
         rows=rows,
         columns=columns,
         inner=inner,
-        is_added=int(adds),
+        begin=output if is_in_place else row,
+        begin_step=output_step if is_in_place else 0,
+        is_begun=int(begin is not None),
     )
     HostLoop(function, product)()
     grid = output[1:].reshape(rows, columns + GAP)
     return grid[:, :columns], np.concatenate([output[:1], grid[:, columns:].ravel()])
 
 
-def exact(left: Array, right: Array, before: Array, adds: bool) -> Array:
-    """Return the product with every term added to the sum in order, rounded once."""
-    total = np.zeros(before.shape, np.float32)
-    for k in range(left.shape[1]):
-        term = left[:, k : k + 1].astype(np.float64) * right[k]
-        total = (term + total).astype(np.float32)
-    return before + total if adds else total
+def beginning(kind: str, rows: int, columns: int) -> Array | None:
+    random = np.random.default_rng(1)
+    count = {"zero": 0, "row": 1, "output": rows}[kind]
+    return random.integers(-9, 9, (count, columns)).astype(np.float32) if count else None
 
 
-@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("kind", ["zero", "row", "output"])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
     ("rows", "columns", "inner"),
-    [(2, 16, 1), (6, 64, 5), (4, 48, 8), (10, 32, 7), (16, 112, 3), (14, 80, 33), (8, 16, 0)],
+    [
+        (2, 16, 1),
+        (6, 64, 5),
+        (7, 48, 8),
+        (10, 37, 7),
+        (15, 113, 3),
+        (14, 80, 33),
+        (8, 16, 0),
+        (1, 1, 4),
+    ],
 )
 def test_a_product_is_the_sum_of_its_terms_in_order(
-    rows: int, columns: int, inner: int, turned: bool, adds: bool
+    rows: int, columns: int, inner: int, turned: bool, kind: str
 ) -> None:
     random = np.random.default_rng(rows)
     left = random.standard_normal((rows, inner)).astype(np.float32)
     right = random.standard_normal((inner, columns)).astype(np.float32)
-    before = random.standard_normal((rows, columns)).astype(np.float32)
-    found, around = run(block_loop, left, right, before, turned, adds)
-    np.testing.assert_array_equal(found, exact(left, right, before, adds))
+    begin = beginning(kind, rows, columns)
+    found, around = run(block_loop, left, right, begin, turned)
+    total = np.zeros((rows, columns), np.float32)
+    if begin is not None:
+        total += begin
+    for k in range(inner):
+        # Exact in float64, then rounded once.
+        term = left[:, k : k + 1].astype(np.float64) * right[k]
+        total = (term + total).astype(np.float32)
+    np.testing.assert_array_equal(found, total)
     assert np.isnan(around).all()
 
 
@@ -124,14 +150,14 @@ def in_pairs(numbers: Array) -> Array:
 @pytest.mark.skipif(
     not llvm.get_host_cpu_features().get("avx512bf16"), reason="no products of bfloat16"
 )
-@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("kind", ["zero", "row", "output"])
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_product_of_pairs_adds_both_products(turned: bool, adds: bool) -> None:
+def test_a_product_of_pairs_adds_both_products(turned: bool, kind: str) -> None:
     random = np.random.default_rng(0)
-    left = random.integers(-9, 9, (8, 14)).astype(np.float32)
-    right = random.integers(-9, 9, (14, 112)).astype(np.float32)
-    before = random.integers(-9, 9, (8, 112)).astype(np.float32)
+    left = random.integers(-9, 9, (9, 14)).astype(np.float32)
+    right = random.integers(-9, 9, (14, 117)).astype(np.float32)
+    begin = beginning(kind, 9, 117)
     words = in_pairs(np.ascontiguousarray(right.T)).T
-    found, around = run(pairs_loop, in_pairs(left), words, before, turned, adds)
-    np.testing.assert_array_equal(found, left @ right + (before if adds else 0))
+    found, around = run(pairs_loop, in_pairs(left), words, begin, turned)
+    np.testing.assert_array_equal(found, left @ right + (0 if begin is None else begin))
     assert np.isnan(around).all()

@@ -8,16 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from llvmlite import ir
-
 from mxrun.codegen import vectors
-from mxrun.codegen.llvm_target import call_function
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of
 from mxrun.codegen.sequential.kinds import (
     BFLOAT16,
     FLOAT32,
-    FLOATS,
     INT64,
     NOTHING,
     Operand,
@@ -27,15 +23,16 @@ from mxrun.codegen.sequential.llvm_column import first_lanes
 from mxrun.codegen.sequential.llvm_control import WORD
 from mxrun.codegen.sequential.register_tile import (
     TileFactors,
+    load_masked,
     multiply_floats,
     multiply_pairs,
+    store_masked,
     tile_sums,
     vector_at,
 )
 from mxrun.codegen.vectors import LANES, PANEL_COLUMNS, PANEL_ROWS
 
 _VECTORS = PANEL_COLUMNS // LANES
-_ALIGNED = ir.IntType(32)(1)
 
 
 def _multiply(
@@ -103,22 +100,17 @@ def _tile(
     are_pairs: bool,
 ) -> None:
     """Generate the tile of `height` rows: its sums begin with the output's elements."""
-    kind = FLOATS.code
     starts = [builder.gep(output, [builder.mul(stride, WORD(row))]) for row in range(height)]
     targets = [
         (vector_at(builder, start, WORD(vector * LANES)), masks[vector])
         for start in starts
         for vector in range(_VECTORS)
     ]
-    load, store = (f"llvm.masked.{name}.v{LANES}f32.p0" for name in ("load", "store"))
-    rest = ir.Constant(kind, None)
-    sums = [
-        call_function(builder, load, kind, [place, _ALIGNED, mask, rest]) for place, mask in targets
-    ]
+    sums = [load_masked(builder, place, mask) for place, mask in targets]
     step = multiply_pairs if are_pairs else multiply_floats
     totals = tile_sums(builder, factors, height, sums, step)
     for total, (place, mask) in zip(totals, targets, strict=True):
-        call_function(builder, store, ir.VoidType(), [total, place, _ALIGNED, mask])
+        store_masked(builder, total, place, mask)
 
 
 PANELS: dict[Any, Intrinsic] = {

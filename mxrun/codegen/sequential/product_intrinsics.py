@@ -10,12 +10,15 @@ from llvmlite import ir
 from mxrun.codegen import products
 from mxrun.codegen.sequential.intrinsic import Intrinsic, typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS, INT64, Kind, Pointer
+from mxrun.codegen.sequential.llvm_column import first_lanes
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop
 from mxrun.codegen.sequential.register_tile import (
     Step,
     TileFactors,
+    load_masked,
     multiply_floats,
     multiply_pairs,
+    store_masked,
     tile_sums,
     vector_at,
 )
@@ -24,7 +27,7 @@ from mxrun.codegen.vectors import LANES
 _POINTER = Pointer(FLOAT32)
 # Rows of the tiles, largest first. Tiles of other heights and widths made no product faster, but
 # the code takes a third longer to compile.
-_ROWS = (6, 2)
+_ROWS = (6, 2, 1)
 # Vectors in a row of a tile: with 32 registers of 512 bits, six rows of four sums leave room for a
 # row of the right factor; otherwise a vector takes several registers.
 _WIDE, _NARROW = (4, 2, 1), (1,)
@@ -40,7 +43,8 @@ def _function(name: str, step: Step) -> Intrinsic:
         *(_POINTER, INT64, INT64),
         *(_POINTER, INT64, INT64, INT64),
         *(_POINTER, INT64, INT64),
-        *[INT64] * 4,
+        *[INT64] * 3,
+        *(_POINTER, INT64, INT64, INT64),
     ]
 
     def call(builder: Any, *arguments: Any) -> None:
@@ -64,7 +68,11 @@ def _generate(function: Any, step: Step) -> None:
     first: Any = WORD(0)
     for vectors in _widths():
         width = WORD(vectors * LANES)
-        count = builder.sdiv(builder.sub(columns, first), width)
+        rest = builder.sub(columns, first)
+        if vectors == 1:
+            # The last vector may have fewer columns.
+            rest = builder.add(rest, WORD(LANES - 1))
+        count = builder.sdiv(rest, width)
         with counted_loop(builder, count) as index:
             _rows(builder, function, builder.add(first, builder.mul(index, width)), vectors, step)
         first = builder.add(first, builder.mul(count, width))
@@ -85,9 +93,11 @@ def _rows(builder: Any, function: Any, column: Any, vectors: int, step: Step) ->
 def _tile(
     builder: Any, function: Any, row: Any, column: Any, height: int, vectors: int, step: Step
 ) -> None:
-    """Generate one tile: its sums begin with 0, and are written or added."""
+    """Generate one tile: its sums begin with 0 or in memory, and are written."""
     output, to, output_step, left, left_at, row_step, inner_step = function.args[:7]
-    right, right_at, right_step, _, _, inner, is_added = function.args[7:]
+    right, right_at, right_step, _, columns, inner = function.args[7:13]
+    begin, begin_at, begin_step, is_begun = function.args[13:]
+    mask = first_lanes(builder, builder.sub(columns, column), LANES) if vectors == 1 else None
     factors = TileFactors(
         left=builder.gep(left, [builder.add(left_at, builder.mul(row, row_step))]),
         row_bytes=builder.mul(row_step, WORD(4)),
@@ -96,24 +106,30 @@ def _tile(
         right=builder.gep(right, [builder.add(right_at, column)]),
         right_step=right_step,
         inner=inner,
+        mask=mask,
     )
-    first = builder.add(builder.add(to, builder.mul(row, output_step)), column)
-    starts = [builder.add(first, builder.mul(WORD(i), output_step)) for i in range(height)]
-    targets = [
-        vector_at(builder, output, builder.add(start, WORD(j)))
-        for start in starts
-        for j in range(0, vectors * LANES, LANES)
-    ]
+
+    def places(pointer: Any, at: Any, distance: Any) -> list[Any]:
+        first = builder.add(builder.add(at, builder.mul(row, distance)), column)
+        starts = [builder.add(first, builder.mul(WORD(i), distance)) for i in range(height)]
+        return [
+            vector_at(builder, pointer, builder.add(start, WORD(j)))
+            for start in starts
+            for j in range(0, vectors * LANES, LANES)
+        ]
+
     zero = ir.Constant(FLOATS.code, None)
-    sums = tile_sums(builder, factors, height, [zero] * len(targets), step)
-    adds = builder.icmp_signed("!=", is_added, WORD(0))
-    with builder.if_else(adds) as (added, written):
-        with added:
-            for target, total in zip(targets, sums, strict=True):
-                builder.store(builder.fadd(builder.load(target, align=4), total), target, align=4)
-        with written:
-            for target, total in zip(targets, sums, strict=True):
-                builder.store(total, target, align=4)
+    before = builder.block
+    with builder.if_then(builder.icmp_signed("!=", is_begun, WORD(0))):
+        given = [load_masked(builder, each, mask) for each in places(begin, begin_at, begin_step)]
+        loaded = builder.block
+    sums = [builder.phi(FLOATS.code) for _ in given]
+    for phi, each in zip(sums, given, strict=True):
+        phi.add_incoming(zero, before)
+        phi.add_incoming(each, loaded)
+    sums = tile_sums(builder, factors, height, sums, step)
+    for target, total in zip(places(output, to, output_step), sums, strict=True):
+        store_masked(builder, total, target, mask)
 
 
 PRODUCTS: dict[Any, Intrinsic] = {

@@ -22,6 +22,7 @@ from mxrun.codegen.vectors import LANES
 # Rows that one address serves, by x86's addressing modes base, base + step and base + 2 step.
 _ROWS_PER_BASE = 3
 _BYTE = ir.IntType(8).as_pointer()
+_ALIGNED = ir.IntType(32)(1)
 
 Step: TypeAlias = Callable[[Any, Any, Any, Any], Any]
 """(builder, sums, a broadcast element, a vector) -> the sums with the product added."""
@@ -68,11 +69,29 @@ class TileFactors:
     right: Any
     right_step: Any
     inner: Any
+    mask: Any | None = None
 
 
 def vector_at(builder: Any, pointer: Any, position: Any) -> Any:
     """Return the address of the vector that begins at an element."""
     return builder.bitcast(builder.gep(pointer, [position]), FLOATS.code.as_pointer())
+
+
+def load_masked(builder: Any, place: Any, mask: Any | None) -> Any:
+    """Load a vector; the lanes outside of a mask, if there is one, are 0."""
+    if mask is None:
+        return builder.load(place, align=4)
+    arguments = [place, _ALIGNED, mask, ir.Constant(FLOATS.code, None)]
+    return call_function(builder, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.code, arguments)
+
+
+def store_masked(builder: Any, vector: Any, place: Any, mask: Any | None) -> None:
+    """Store a vector, only its lanes in a mask, if there is one."""
+    if mask is None:
+        builder.store(vector, place, align=4)
+    else:
+        arguments = [vector, place, _ALIGNED, mask]
+        call_function(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
 
 
 def tile_sums(
@@ -123,7 +142,8 @@ def _with_term(
 ) -> list[Any]:
     """Return the sums after one element of each row."""
     columns = [
-        builder.load(vector_at(builder, right, WORD(v * LANES)), align=4) for v in range(vectors)
+        load_masked(builder, vector_at(builder, right, WORD(v * LANES)), factors.mask)
+        for v in range(vectors)
     ]
     results = []
     for row in range(len(totals) // vectors):

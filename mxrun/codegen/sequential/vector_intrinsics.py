@@ -338,8 +338,17 @@ def pair_lanes(builder: Any, low: Any, high: Any) -> Any:
     return builder.bitcast(builder.or_(words[0], builder.shl(words[1], half)), FLOATS.code)
 
 
+@typed(FLOATS, FLOATS, FLOATS)
+def join_lanes(builder: Any, low: Any, high: Any) -> Any:
+    """Combine the upper halves of both vectors' words."""
+    lower, upper = (builder.bitcast(each, INTEGERS.code) for each in (low, high))
+    half = ir.Constant(INTEGERS.code, [16] * LANES)
+    return builder.bitcast(builder.or_(builder.lshr(lower, half), upper), FLOATS.code)
+
+
 VECTORS: dict[Any, Intrinsic] = {
     vectors.exp2_lanes: exp2_lanes,
+    vectors.join_lanes: join_lanes,
     vectors.keep_lanes: keep_lanes,
     vectors.largest_lane: largest_lane,
     vectors.maximum_lanes: maximum_lanes,

@@ -44,20 +44,17 @@ class DescriptorView:
     rank: leading axes of size 1 are added up to that rank (a bias beside a matrix).
     row: the last axis becomes the only row of a plane, because oneDNN has faster code for two
         spatial axes than for one.
-    pitch: elements from a row of a matrix, as stored, to the next one; 0 if rows have no gaps.
     """
 
     groups: int = 1
     transposed: bool = False
     rank: int = 0
     row: bool = False
-    pitch: int = 0
 
     def __str__(self) -> str:
         text = f"g{self.groups}" if self.groups > 1 else ""
         text += "t" if self.transposed else ""
         text += "w" if self.row else ""
-        text += f"p{self.pitch}" if self.pitch else ""
         return text + (f"r{self.rank}" if self.rank else "")
 
     def apply(self, sizes: Shape, strides: Shape) -> tuple[Shape, Shape]:
@@ -69,8 +66,6 @@ class DescriptorView:
         if self.row:
             plane = sizes[-1] * strides[-1]
             sizes, strides = (*sizes[:-1], 1, sizes[-1]), (*strides[:-1], plane, strides[-1])
-        if self.pitch:
-            strides = (*strides[:-2], self.pitch, strides[-1])
         if self.transposed:
             sizes = (*sizes[:-2], *sizes[:-3:-1])
             strides = (*strides[:-2], *strides[:-3:-1])

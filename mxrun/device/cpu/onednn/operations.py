@@ -209,22 +209,16 @@ def matmul(
     bias: bool = False,
     constraints: ImplementationConstraints = UNCONSTRAINED,
     after: tuple[PostOperation, ...] = (),
-    pitches: tuple[int, int] = (0, 0),
 ) -> Primitive:
     """Prepare SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 
     `left` and `right` are the matrices as stored; a transposed one is read through its strides. All
     may have leading axes, over which the product is batched. The bias is float32, whatever the
-    factors are. after: post-operations on the output, in order. pitches: elements from row to row
-    of left and right; 0 if they have no gaps.
+    factors are. after: post-operations on the output, in order.
     """
-    views = (
-        DescriptorView(transposed=transposed, pitch=pitch)
-        for transposed, pitch in zip((transpose_left, transpose_right), pitches, strict=True)
-    )
     requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(left, next(views)),
-        Argument.WEIGHTS: ArgumentSpec(right, next(views)),
+        Argument.SOURCE: ArgumentSpec(left, DescriptorView(transposed=transpose_left)),
+        Argument.WEIGHTS: ArgumentSpec(right, DescriptorView(transposed=transpose_right)),
         Argument.OUTPUT: ArgumentSpec(output),
     }
     if bias:

@@ -1,0 +1,64 @@
+"""FullyConnected in compiled loops over tiles of its products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mxrun.base.blocked import in_panels
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.operator.gradient_parts import GradientParts
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
+from mxrun.operator.native_kernel import native_kernel
+from mxrun.operator.register import AnyProperty, implement
+from mxrun.ops.dense_product import MatrixProduct, add_product, dense_product, dense_product_serves
+from mxrun.ops.fully_connected.products import gradient_products, output_product
+from mxrun.ops.linear import LinearImplementation
+
+_WEIGHT = 1
+# Rows of data below which a fixed weight is packed once, because packing it in every call takes
+# more than a fiftieth of the time.
+_FEW_ROWS = 384
+
+
+@implement("FullyConnected", backend="jit", before="onednn")
+class CompiledFullyConnected(LinearImplementation[MatrixProduct]):
+    """Products with the plain weight, in float32 or, where processors multiply it, bfloat16."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare output = data x weight^T + bias, in the output's dtype."""
+        output = request.outputs[0].with_layout(PLAIN)
+        data, weight, *bias = (spec.with_layout(PLAIN) for spec in request.inputs)
+        data, weight = (replace(spec, dtype=output.dtype) for spec in (data, weight))
+        is_served = dense_product_serves(output.dtype, request.device)
+        if not is_served or not all(spec.elements for spec in (data, weight, output)):
+            return None
+        rows = output.elements // weight.shape[0]
+        if _WEIGHT in request.fixed and rows < _FEW_ROWS:
+            weight = in_panels(weight)
+        product = output_product(data, weight, output, has_bias=bool(bias))
+        return native_kernel(
+            self.name,
+            [dense_product(product, request.device)],
+            (data, weight, *bias),
+            (output,),
+            request.requests,
+            request.device,
+            flops=product.flops,
+        )
+
+    def gradient_products(
+        self,
+        prop: AnyProperty,
+        request: BackwardRequest,
+        gradient: TensorSpec,
+        data: TensorSpec,
+        weight: TensorSpec,
+    ) -> tuple[MatrixProduct, MatrixProduct]:
+        """data: grad x weight; weight: grad^T x data."""
+        return gradient_products(gradient, data, weight, request.in_grad)
+
+    def add_product(
+        self, parts: GradientParts, name: str, product: MatrixProduct, request: BackwardRequest
+    ) -> None:
+        """Add the loop."""
+        add_product(parts, product, request.device)
