@@ -22,8 +22,9 @@ def bench(options: BenchOptions) -> None:
     speed of a matrix product or its bytes at the speed of a copy, whichever takes longer. The
     speeds of the machine are measured once and cached; --remeasure measures them again.
 
-    With several contexts in the config, training steps run on all of them, and the functions of
-    their steps are shown with the times at which they run.
+    With several contexts in the config, training steps run on all of them. If they, or the
+    micro-batches that a budget requires, compute parts of batches, the functions of a step are
+    shown with the times at which they run.
 
     With --against, peers run the same network on the same batches, each in a process of its own and
     in its fastest mode, alternating with mxrun. Each pair of measurements gives a ratio: above 1,

@@ -8,15 +8,15 @@ from mxrun.options.convert import ConvertOptions
 
 @COMMANDS.register("convert", order=80, foreign={"convert": "export save"})
 def convert(options: ConvertOptions) -> None:
-    """Write a network for other programs.
+    """Write a network for other programs, as ONNX.
 
-    Writes the inference graph with its parameters as ONNX, for batches of any size. A loss becomes
+    Writes the inference graph with its parameters, for batches of any size. A loss becomes
     its output in inference; Dropout is removed. From a config, the parameters are the initial ones.
 
     \b
     Examples:
-      mxrun convert runs/digits_lenet --to onnx -o lenet.onnx
-      mxrun convert net.yaml --to onnx -o net.onnx --batch 1
+      mxrun convert runs/digits_lenet -o lenet.onnx
+      mxrun convert net.yaml -o net.onnx --batch 1
     """
     from mxrun.commands import convert as command
     from mxrun.report.notes import write_notes

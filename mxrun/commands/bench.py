@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.waits import WAIT_NOTICE_S
+from mxrun.config import RunOptions
 from mxrun.config.bundled import find_config
 from mxrun.device.interface import ProgramCost
 from mxrun.frontend import ModelDefinition
@@ -19,8 +20,9 @@ from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.inspection.benchmark_loop import Steps
 from mxrun.inspection.roofline import Roofline, roofline
 from mxrun.options.bench import BenchOptions
+from mxrun.preparation.micro_batches import Planned, planned
 from mxrun.preparation.notes import Notify
-from mxrun.preparation.planning import load, plan_for
+from mxrun.preparation.planning import load
 from mxrun.preparation.prepared import preparing
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
@@ -29,7 +31,7 @@ from mxrun.train.quantiles import quantiles
 
 if TYPE_CHECKING:
     from mxrun.inspection.comparison import PeerResult
-    from mxrun.inspection.context_benchmark import FunctionTime
+    from mxrun.inspection.parts_benchmark import FunctionTime
 
 # Number of profiled steps: enough for an average, and all that a trace shows.
 _PROFILED_STEPS = 50
@@ -37,34 +39,30 @@ _PROFILED_STEPS = 50
 
 @dataclass(frozen=True, eq=False)
 class StepsReport:
-    """Times of complete steps in ms.
+    """Times of complete steps in ms."""
 
-    threads: of each of the contexts that compute parts of a batch.
-    """
-
-    name: str
     options: BenchOptions
-    batch_size: int
-    contexts: int
-    threads: int
+    planned: Planned
     first_step_s: float
     rss_peak_bytes: int
     step_ms: npt.NDArray[np.float64]
     core_wait_share: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as JSON; `threads` are those of each context."""
+        built = self.planned.built
         return {
-            "name": self.name,
+            "name": built.options.name,
             "phase": self.options.phase,
-            "batch_size": self.batch_size,
-            "contexts": self.contexts,
-            "threads": self.threads,
+            "batch_size": built.batch_size,
+            "contexts": built.contexts,
+            "micro_batches": built.micro_batches,
+            "threads": self.planned.plan.device.threads,
             "steps": len(self.step_ms),
             "mxrun": {
                 "step_ms": quantiles(self.step_ms),
                 "core_wait_share": self.core_wait_share,
-                "samples_per_s": self.batch_size * len(self.step_ms) / self.step_ms.sum() * 1e3,
+                "samples_per_s": built.batch_size * len(self.step_ms) / self.step_ms.sum() * 1e3,
                 "rss_peak_bytes": self.rss_peak_bytes,
                 "first_step_s": self.first_step_s,
             },
@@ -72,8 +70,8 @@ class StepsReport:
 
 
 @dataclass(frozen=True, eq=False)
-class ContextsReport(StepsReport):
-    """Times of steps on several contexts, and of the engine's functions in some more of them.
+class PartsReport(StepsReport):
+    """Times of steps on parts of batches, and of the engine's functions in some more of them.
 
     recorded: those steps and their functions, as events of a trace.
     """
@@ -159,49 +157,51 @@ class BenchReport(StepsReport):
         yield from self.calls
 
 
-def bench(options: BenchOptions, notify: Notify, started_at: float) -> BenchReport | ContextsReport:
+def bench(options: BenchOptions, notify: Notify, started_at: float) -> BenchReport | PartsReport:
     """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
     A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
-    the steps of a run; training runs on all contexts of the config. notify: receives notes about
-    long waits. started_at: start of the program on the monotonic clock. Raises UserError for an
-    invalid config, if the plan does not fit into memory, if none of the requested baselines can be
-    compared, and for baselines beside several contexts.
+    the steps of a run; training runs on all contexts of the config, in micro-batches if the budget
+    requires them. notify: receives notes about long waits. started_at: start of the program on the
+    monotonic clock. Raises UserError for an invalid config, if the plan does not fit into memory,
+    if none of the requested baselines can be compared, and for baselines beside parts of batches.
     """
     built = load(find_config(options.config), options.overrides, options.batch)
-    divided = built.on_contexts() if options.phase == "train" else built
-    if divided.contexts > 1 and options.against:
-        raise UserError(_one_team_only(built))
+    training = options.phase == "train"
+    if training and options.against:
+        _require_whole_batches(built.options)
     compare = _comparison(options, notify)
-    if divided.contexts > 1:
-        return _measured_on_contexts(built, divided, options, notify, started_at)
-    return _measured(built, options, compare, notify, started_at)
-
-
-def _one_team_only(built: ModelDefinition) -> Diagnostic:
-    """Return the diagnostic for baselines beside several contexts."""
-    kind, index = built.options.device
-    return Diagnostic(
-        "--against compares one team of threads with another: baselines have no contexts",
-        built.options.place("context"),
-        got=f"{len(built.options.devices)} contexts",
-        hint=f"add context={kind}:{index}, or leave out --against",
-    )
-
-
-def _measured_on_contexts(
-    whole: ModelDefinition,
-    built: ModelDefinition,
-    options: BenchOptions,
-    notify: Notify,
-    started_at: float,
-) -> ContextsReport:
-    # Imported on demand: without several contexts it would delay the first step.
-    from mxrun.inspection.context_benchmark import ContextSteps, function_times
-
     with preparing(built.options, notify):
-        plan = plan_for(built, True, options.threads, notify)
-        steps = ContextSteps(whole, built, plan)
+        run = planned(built, training, options.threads, notify)
+        if run.built.parts > 1:
+            return _measured_in_parts(built, run, options, notify, started_at)
+        return _measured(run, options, compare, notify, started_at)
+
+
+def _require_whole_batches(options: RunOptions) -> None:
+    """Raise UserError for a config that may compute batches in parts, as no baseline does."""
+    contexts, (kind, index) = len(options.devices), options.device
+    if contexts > 1:
+        problem = "--against compares one team of threads with another: baselines have no contexts"
+        place, got = options.place("context"), f"{contexts} contexts"
+        change = f"context={kind}:{index}"
+    elif options.memory.micro_batches:
+        problem = "--against compares whole batches: baselines have no micro-batches"
+        place, got = options.place("memory", "micro_batches"), "true"
+        change = "memory.micro_batches=false"
+    else:
+        return
+    hint = f"add {change}, or leave out --against"
+    raise UserError(Diagnostic(problem, place, got=got, hint=hint))
+
+
+def _measured_in_parts(
+    whole: ModelDefinition, run: Planned, options: BenchOptions, notify: Notify, started_at: float
+) -> PartsReport:
+    # Imported on demand: without parts it would delay the first step.
+    from mxrun.inspection.parts_benchmark import PartsSteps, function_times
+
+    steps = PartsSteps(whole, run.built, run.plan)
     steps.run()
     first_step_s = time.monotonic() - started_at
     count = min(options.steps, _PROFILED_STEPS)
@@ -210,12 +210,9 @@ def _measured_on_contexts(
     step_s = steps.seconds(options.steps)
     core_wait_share, rss_peak_bytes = waits.share(), peak_rss_bytes()
     profiled, functions = steps.profile(count)
-    return ContextsReport(
-        name=built.options.name,
+    return PartsReport(
         options=options,
-        batch_size=built.batch_size,
-        contexts=built.contexts,
-        threads=plan.device.threads,
+        planned=run,
         first_step_s=first_step_s,
         rss_peak_bytes=rss_peak_bytes,
         step_ms=step_s * 1e3,
@@ -232,15 +229,13 @@ def _note_duration(warmup_s: npt.NDArray[np.float64], steps: int, notify: Notify
 
 
 def _measured(
-    built: ModelDefinition,
+    run: Planned,
     options: BenchOptions,
     compare: Callable[[ModelDefinition, Steps, int], Mapping[str, PeerResult]],
     notify: Notify,
     started_at: float,
 ) -> BenchReport:
-    with preparing(built.options, notify):
-        plan = plan_for(built, options.phase == "train", options.threads, notify)
-        steps = Steps(built, plan, TRAIN if options.phase == "train" else EVALUATE)
+    steps = Steps(run.built, run.plan, TRAIN if options.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
     first_step_s = time.monotonic() - started_at
     count = min(options.steps, _PROFILED_STEPS)
@@ -262,11 +257,8 @@ def _measured(
     if peaks is not None:
         floors = roofline(steps.executor, steps.phase, calls, float(np.median(step_s)), peaks)
     return BenchReport(
-        name=built.options.name,
         options=options,
-        batch_size=built.model.batch_size,
-        contexts=1,
-        threads=plan.device.threads,
+        planned=run,
         first_step_s=first_step_s,
         rss_peak_bytes=rss_peak_bytes,
         step_ms=step_s * 1e3,
@@ -277,7 +269,7 @@ def _measured(
         calls=calls,
         tape=steps.executor.programs[steps.phase].cost(),
         roofline=floors,
-        peers=compare(built, steps, rss_peak_bytes),
+        peers=compare(run.built, steps, rss_peak_bytes),
     )
 
 

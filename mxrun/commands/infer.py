@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.inference.array_records import ArraySource, named_arrays
-from mxrun.inference.data_part import DataPart, open_part
+from mxrun.inference.data_part import DataPart, data_set_file, open_part
 from mxrun.inference.inference import Inference, InferenceSetup, prepare
 from mxrun.inference.outputs import OutputHead, heads, needed_inputs
 from mxrun.inference.records import DatasetSource, FileSource, RecordSource
@@ -73,6 +74,9 @@ def _source(
         )
     if trained.vocabulary is not None and part.arrays is None:
         return TextSource(trained, part.files, part.settings)
+    if (file := data_set_file(part.files)) is not None:
+        opened = open_part(trained, replace(part, path=file), data)
+        return DatasetSource(built, opened.dataset, notes=opened.notes, path=opened.path)
     if len(data) > 1:
         raise UserError(
             Diagnostic(

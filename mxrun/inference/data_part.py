@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,7 +46,8 @@ class DataPart:
     of the data set, and the data set itself if it cannot be read from there. settings: `KEY=VALUE`
     for further keys of the section, or plain values by key. arrays: records by input name,
     [records, ...], in place of everything else; labels may be class names. files, in place of all
-    these in inference: images, tables, texts, folders or `-`; settings tell the form of tables.
+    these in inference: images, tables, texts, folders, `-` or one file of a data set; settings tell
+    the form of tables, or are keys of the data set.
     """
 
     split: str | None = None
@@ -74,11 +75,32 @@ class OpenedPart:
     notes: tuple[str, ...] = ()
 
 
-def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
+def data_set_file(files: Sequence[str]) -> str | None:
+    """Return the file whose ending says which data set reads it, but for tables; None without one.
+
+    Raises UserError for several files if there is one among them.
+    """
+    found = [file for file in files if _format_of(file) not in ("", TABLE)]
+    if found and len(files) > 1:
+        problem = f"{found[0]} is a data set ({_format_of(found[0])}), which is read alone"
+        raise UserError(Diagnostic(problem, got=f"{len(files)} files", hint="name one at a time"))
+    return found[0] if found else None
+
+
+def _format_of(path: str) -> str:
+    """Return the data set that reads a file, as its ending says; empty if none does."""
+    place = user_path(path)
+    return dataset_of_suffix(place.suffix) if place.is_file() else ""
+
+
+def open_part(
+    trained: TrainedModel, part: DataPart, names: Collection[str] | None = None
+) -> OpenedPart:
     """Open records for evaluation, with the class numbers and column names of training.
 
-    Raises UserError if they cannot be read or do not fit the network, and for a class that training
-    did not have.
+    names: inputs of the network, without labels, that alone are read; by default all. Raises
+    UserError if they cannot be read or do not fit the network, and for a class that training did
+    not have.
     """
     built, manifest = trained.built, trained.checkpoint.manifest
     if part.arrays is not None:
@@ -94,15 +116,20 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
     else:
         role, request = EVAL, _changed_request(trained, part)
     of_training = (
-        manifest.classes,
+        manifest.classes if names is None else None,
         manifest.columns,
         manifest.label_column,
         manifest.encoding,
         trained.vocabulary,
         manifest.whites,
     )
-    dataset = open_datasets({role: request}, built.model.records, *of_training)[role]
-    check_labels(built, [dataset])
+    records = built.model.records
+    inputs = {name: records[name] for name in (records if names is None else names)}
+    dataset = open_datasets({role: request}, inputs, *of_training)[role]
+    if names is None:
+        check_labels(built, [dataset])
+    else:
+        dataset = dataset.with_fields(names)
     notes = dataset.notes
     train = built.data.get(TRAIN)
     if not part.is_of_run and train is not None and request.options == train.options:

@@ -309,7 +309,7 @@ class DatasetSource(RecordSource):
         """Return the specs of prefetched batches, if records are read lazily or transformed."""
         if not (self._dataset.lazy or self._dataset.pipeline):
             return {}
-        specs = staging_specs(self._model.records, batch_size)
+        specs = staging_specs(self._dataset.inputs, batch_size)
         return {
             staged_name(name, index): spec
             for index in range(self._data.prefetch)
@@ -356,7 +356,7 @@ class DatasetSource(RecordSource):
         self, executor: Executor, batch_size: int, python: TransformRunner
     ) -> DataIterator:
         """Return the iterator that fills the io slots of a plan for this batch size."""
-        names = self._model.records if self.staged(batch_size) else ()
+        names = self._dataset.inputs if self.staged(batch_size) else ()
         batches = [
             {name: executor.tensor(staged_name(name, index)).mirror().array for name in names}
             for index in range(self._data.prefetch)

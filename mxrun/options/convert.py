@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from mxrun.base.flags import runs_folder
 from mxrun.base.limits import MAX_BATCH
@@ -12,15 +12,14 @@ from mxrun.options.shared import AllowChanges, AllowPlugins, Json, Overrides, Ru
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """Source and target of a conversion."""
+    """Source of a conversion to ONNX, and the file to write."""
 
     source: Annotated[
         str,
         Positional("A config, the folder of a run or checkpoint, or a run's name.", "CONFIG|RUN"),
     ]
     overrides: Overrides = ()
-    to: Annotated[Literal["onnx"], Option("Target format.")] = "onnx"
-    output: Annotated[Path, Option("File to write.", "FILE", flags=("--output", "-o"))]
+    output: Annotated[Path, Option("ONNX file to write.", "FILE", flags=("--output", "-o"))]
     checkpoint: Annotated[
         str | None,
         Option("Checkpoint of a run: best, newest or a step.", "WHICH", usual="best"),

@@ -45,8 +45,8 @@ class InferOptions:
         tuple[str, ...],
         Positional(
             "Images, .npy files, tables (csv), texts, or folders; - reads one of these from "
-            "standard input. KEY=VALUE changes the data section: label=kind, header=true, "
-            "data=[a,b].",
+            "standard input; or one file of a data set, such as .npz. KEY=VALUE changes the data "
+            "section: label=kind, header=true, data=[a,b].",
             "INPUT",
         ),
     ] = ()

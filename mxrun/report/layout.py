@@ -53,7 +53,7 @@ class NetworkLayout:
     """Positions of all boxes and edges.
 
     corners: the upper left corner of each box. routes: the points of each edge, in order. rank:
-    of each box. ranks: the upper and the lower edge of each rank.
+    of each box. ranks: the upper and the lower edge of each rank. columns: the column of each rank.
     """
 
     width: float
@@ -62,6 +62,11 @@ class NetworkLayout:
     routes: tuple[tuple[Point, ...], ...]
     rank: Mapping[str, int]
     ranks: tuple[tuple[float, float], ...]
+    columns: tuple[int, ...]
+
+    def column(self, name: str) -> int:
+        """Return the column of a box."""
+        return self.columns[self.rank[name]]
 
 
 @dataclass(eq=False)
@@ -258,6 +263,7 @@ def _layout(
         routes=tuple(map(tuple, routes)),
         rank={name: item.rank for name, item in items.items()},
         ranks=tuple((top, top + height) for top, height in zip(tops, heights, strict=True)),
+        columns=(0,) * len(layers),
     )
 
 

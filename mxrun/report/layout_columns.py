@@ -8,8 +8,8 @@ head of the next.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from mxrun.report.layout import Box, Edge, NetworkLayout, Point
 
@@ -25,24 +25,10 @@ _FOOT, _HEAD = 30.0, 44.0
 _EDGE_COST = 0.15
 
 
-@dataclass(frozen=True)
-class ColumnLayout:
-    """Positions of boxes and edges in columns; `column` is the number of each box's column."""
-
-    width: float
-    height: float
-    corners: Mapping[str, Point]
-    routes: tuple[tuple[Point, ...], ...]
-    column: Mapping[str, int]
-
-
-def in_columns(layout: NetworkLayout, boxes: Sequence[Box], edges: Sequence[Edge]) -> ColumnLayout:
+def in_columns(layout: NetworkLayout, boxes: Sequence[Box], edges: Sequence[Edge]) -> NetworkLayout:
     """Return the layout in as many columns as bring it near the format of a page."""
     ends = _column_ends(layout, edges)
-    if len(ends) == 1:
-        single = dict.fromkeys(layout.corners, 0)
-        return ColumnLayout(layout.width, layout.height, layout.corners, layout.routes, single)
-    return _Columns(layout, boxes, edges, ends).laid_out()
+    return layout if len(ends) == 1 else _Columns(layout, boxes, edges, ends).laid_out()
 
 
 def _column_ends(layout: NetworkLayout, edges: Sequence[Edge]) -> list[int]:
@@ -80,12 +66,12 @@ class _Columns:
         edges: Sequence[Edge],
         ends: Sequence[int],
     ) -> None:
-        self._layout, self._edges, self._ends = layout, edges, ends
-        self._column_of_rank = [
+        columns = tuple(
             column
             for column, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
             for _ in range(start, end)
-        ]
+        )
+        self._layout, self._edges, self._ends = replace(layout, columns=columns), edges, ends
         # Edges that leave each column for the next: their numbers, and parts of routes.
         self._leaving: list[list[int]] = [[] for _ in ends]
         self._parts = [self._split(number) for number in range(len(edges))]
@@ -102,13 +88,13 @@ class _Columns:
         parts: list[tuple[int, list[Point]]] = []
         start = 0
         for rank in range(first, last):
-            column = self._column_of_rank[rank]
-            if self._column_of_rank[rank + 1] != column:
+            column = self._layout.columns[rank]
+            if self._layout.columns[rank + 1] != column:
                 end = 2 * (rank - first) + 1
                 parts.append((column, route[start:end]))
                 self._leaving[column].append(number)
                 start = end
-        parts.append((self._column_of_rank[last], route[start:]))
+        parts.append((self._layout.columns[last], route[start:]))
         return parts
 
     def _place(self, boxes: Sequence[Box]) -> None:
@@ -116,7 +102,7 @@ class _Columns:
         spans = [[math.inf, -math.inf] for _ in self._ends]
         widths = {box.name: box.width for box in boxes}
         for name, (x, _) in self._layout.corners.items():
-            _widen(spans[self._column_of_rank[self._layout.rank[name]]], x, x + widths[name])
+            _widen(spans[self._layout.column(name)], x, x + widths[name])
         for column, part in (part for parts in self._parts for part in parts):
             for x, _ in part:
                 _widen(spans[column], x, x)
@@ -159,18 +145,22 @@ class _Columns:
         above = self._head - _HEAD + 4.0 - _TRACK * order
         return [(start, below), (beside, below), (beside, above), (end, above)]
 
-    def laid_out(self) -> ColumnLayout:
+    def laid_out(self) -> NetworkLayout:
         """Return the finished layout."""
-        column = {name: self._column_of_rank[rank] for name, rank in self._layout.rank.items()}
-        return ColumnLayout(
+        layout = self._layout
+        down = [self._shifts[column][1] for column in layout.columns]
+        return replace(
+            layout,
             width=self._width,
             height=self._height,
             corners={
-                name: self._shifted(column[name], corner)
-                for name, corner in self._layout.corners.items()
+                name: self._shifted(layout.column(name), corner)
+                for name, corner in layout.corners.items()
             },
             routes=tuple(self._route(number) for number in range(len(self._edges))),
-            column=column,
+            ranks=tuple(
+                (top + y, bottom + y) for (top, bottom), y in zip(layout.ranks, down, strict=True)
+            ),
         )
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from mxrun.report.fitted_table import shortened
-from mxrun.report.layout import Box, Edge, Point, lay_out
-from mxrun.report.layout_columns import ColumnLayout, in_columns
+from mxrun.report.layout import Box, Edge, NetworkLayout, Point, lay_out
+from mxrun.report.layout_columns import in_columns
 from mxrun.report.network import drawn_families, network_title, node_lines, shape_text, size_text
 from mxrun.report.network_fold import BLOCK, fold
 from mxrun.report.palette import FAMILY_COLOURS, INK, LINE
@@ -184,7 +184,7 @@ def _strip(families: Mapping[str, int], box: Box, corner: Point) -> Iterator[str
         x += width
 
 
-def _shapes(item: _NodeBox, layout: ColumnLayout, edges: Sequence[Edge]) -> Iterator[str]:
+def _shapes(item: _NodeBox, layout: NetworkLayout, edges: Sequence[Edge]) -> Iterator[str]:
     """Yield the shape of every output, at the start of its edges and beside them."""
     name, box = item.node["name"], item.box
     x, y = layout.corners[name]
@@ -220,7 +220,7 @@ class _Area:
         )
 
 
-def _groups(boxes: Mapping[str, Box], layout: ColumnLayout) -> Iterator[str]:
+def _groups(boxes: Mapping[str, Box], layout: NetworkLayout) -> Iterator[str]:
     """Yield a background behind the boxes of each block in each column, unless it would overlap
     another box.
     """
@@ -235,7 +235,7 @@ def _groups(boxes: Mapping[str, Box], layout: ColumnLayout) -> Iterator[str]:
             blocks = name.rstrip("/").split("/")
             if len(blocks) > level:
                 group = "/".join(blocks[:level])
-                members.setdefault((group, layout.column[name]), []).append(name)
+                members.setdefault((group, layout.column(name)), []).append(name)
         for key, names in members.items():
             ground = _ground([areas[name] for name in names], _GROUP_LEVELS + 1 - level)
             beside = [area for name, area in areas.items() if name not in names]

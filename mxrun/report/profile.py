@@ -21,10 +21,10 @@ _MIB = 1 << 20
 def bench_tables(report: Report) -> list[Table | Text]:
     """Return the tables of `bench`: steps, operators, overheads, and peers.
 
-    Floors and overheads are left out if they are not known for the device. On several contexts
+    Floors and overheads are left out if they are not known for the device. Of batches in parts
     there are only the steps, and the functions of which they consist.
     """
-    if report["contexts"] > 1:
+    if "functions" in report:
         advice = contention_lines(report["mxrun"], report["threads"], "--threads {}")
         return [_steps_table(report), *advice, _functions_table(report)]
     roofline, steps = report["roofline"], report["profile"]["steps"]
@@ -94,8 +94,9 @@ def _steps_table(report: Report) -> Table:
     table.add_column("what")
     table.add_column("value", justify="right")
     table.add_row("batch", f"{report['batch_size']:,}")
-    if report["contexts"] > 1:
-        table.add_row("contexts", str(report["contexts"]))
+    for label in ("contexts", "micro-batches"):
+        if (parts := report[label.replace("-", "_")]) > 1:
+            table.add_row(label, str(parts))
     table.add_row("threads", str(report["threads"]))
     for label, key in (
         ("step, median", "median"),
@@ -111,9 +112,9 @@ def _steps_table(report: Report) -> Table:
 
 
 def _functions_table(report: Report) -> Table:
-    """Return one row for each function of a step on several contexts, in the order of starts."""
+    """Return one row for each function of a step on parts, in the order of their starts."""
     table = titled_table(
-        "what a step consists of, side by side on the workers of the contexts",
+        "what a step consists of",
         names=("function",),
         least_important=("calls",),
     )

@@ -70,7 +70,7 @@ class SingleContext:
         def step(program: str, kind: MakeOperator, measure: Callable[[], None]) -> EngineOperator:
             # One operation, because each takes a few microseconds.
             return make.group(
-                program,
+                f"load and {program}",
                 self._loading,
                 kind(lambda _: self._if_loaded(lambda: run(replica.program(program))), program),
                 make.measure(lambda _: self._if_loaded(measure), f"measure {program}"),

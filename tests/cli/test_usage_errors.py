@@ -28,7 +28,7 @@ def message_of(*arguments: str) -> str:
         ("eval runs/a", ["Did you mean 'evaluate'?"]),
         ("generate runs/a", ["Did you mean 'infer'?"]),
         ("datasets download mnist", ["No such command 'download'. Did you mean 'fetch'?"]),
-        ("convert digits_lenet -o a.onnx --to torch", ["'--to': 'torch' is not one of 'onnx'"]),
+        ("convert digits_lenet -o a.pt", ["a.pt is named like a PyTorch file", "name it a.onnx"]),
         ("bench digits_lenet --phase test", ["'--phase': 'test' is not one of 'train', 'infer'"]),
         ("train digits_lenet --epochs 5", ["KEY=VALUE, without --: did you mean 'train.epochs'?"]),
         ("train digits_lenet --threads 5", ["without --: did you mean 'threads'?"]),

@@ -79,7 +79,7 @@ def test_bundled_configs_are_converted(config: str, tmp_path: Path) -> None:
     """Converted for any batch size and for one; no data is read."""
     sizes = []
     for file, batch in (("any.onnx", ()), ("three.onnx", ("--batch", "3"))):
-        options = ("--to", "onnx", "--output", file, *batch)
+        options = ("--output", file, *batch)
         report = result("convert", config, *options, cwd=tmp_path)
         assert report["form"] == "onnx"
         assert report["parameters"] == _parameters(config)

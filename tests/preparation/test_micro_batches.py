@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, refused, succeeded
+from commands import digests, mxrun, refused, result, succeeded
 from memory_reports import memory_of
 from training import metrics, newest, run_with_notes
 
@@ -258,3 +259,44 @@ def test_F10_a_step_in_parts_that_diverges_is_found() -> None:
     parts = inspected(*words)["micro_batches"]
     records = problem.got.removeprefix("a batch of the training records ").split(", ")
     assert len(records) == 24 // parts
+
+
+FEW = ("--steps", "3", "--warmup", "1")
+
+
+@pytest.mark.parametrize("contexts", [1, 2])
+def test_bench_times_steps_in_parts(contexts: int) -> None:
+    devices = [f"cpu:{number}" for number in range(contexts)]
+    words = (CUT, f"memory.budget={20 + 15 * contexts}%", f"context=[{', '.join(devices)}]")
+    parts = inspected(*words)["micro_batches"]
+    report = result("bench", "net.yaml", *words, *FEW)
+    shown = [report[key] for key in ("batch_size", "contexts", "micro_batches")]
+    assert shown == [24, contexts, parts]
+    calls = {row["name"]: row["calls"] for row in report["functions"]}
+    assert parts > 1
+    assert calls["accumulate"] == calls["measure accumulate"] == contexts * (parts - 1)
+    assert calls["load"] == contexts * parts
+    assert calls["measure train"] == contexts
+    text = succeeded(mxrun("bench", "net.yaml", *words, *FEW)).stdout
+    assert re.search(rf"micro-batches +{parts}\n", text)
+
+
+def test_bench_of_a_batch_that_is_not_cut_shows_its_operators() -> None:
+    report = result("bench", "net.yaml", CUT, "memory.budget=100%", *FEW)
+    assert report["micro_batches"] == 1
+    assert "fc:backward:data" in {row["name"] for row in report["operators"]}
+    inference = result("bench", "net.yaml", CUT, "memory.budget=25%", "--phase", "infer", *FEW)
+    assert inference["micro_batches"] == 1
+
+
+def test_bench_does_what_the_hint_for_a_small_budget_says() -> None:
+    budget = "memory.budget=30%"
+    text = refused("bench", "digits_lenet", budget, *FEW)
+    assert f"{CUT} splits the batch" in text
+    assert result("bench", "digits_lenet", budget, CUT, *FEW)["micro_batches"] > 1
+
+
+def test_bench_compares_no_baseline_with_parts() -> None:
+    text = refused("bench", "net.yaml", CUT, "memory.budget=25%", "--against", "torch")
+    assert "baselines have no micro-batches" in text
+    assert "add memory.micro_batches=false, or leave out --against" in text

@@ -169,8 +169,10 @@ def test_columns_keep_boxes_apart_and_edges_whole(
     ]
     layout = in_columns(lay_out(boxes, edges), boxes, edges)
     assert layout.height < 1.5 * layout.width + 1200
-    assert len(set(layout.column.values())) > 1
+    assert len(set(layout.columns)) > 1
     areas = [(*layout.corners[box.name], box) for box in boxes]
+    for _, y, box in areas:
+        assert layout.ranks[layout.rank[box.name]] == pytest.approx((y, y + 50))
     for (x, y, box), (other_x, other_y, other) in combinations(areas, 2):
         beside = x + box.width <= other_x or other_x + other.width <= x
         assert beside or y + box.height <= other_y or other_y + other.height <= y

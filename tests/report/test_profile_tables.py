@@ -99,6 +99,7 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
         "phase": "train",
         "batch_size": 64,
         "contexts": 1,
+        "micro_batches": 1,
         "threads": 2,
         "steps": 1000,
         "mxrun": {
@@ -142,6 +143,7 @@ def test_bench_on_several_contexts_says_when_the_functions_of_a_step_run() -> No
         "phase": "train",
         "batch_size": 64,
         "contexts": 2,
+        "micro_batches": 1,
         "threads": 1,
         "steps": 10,
         "mxrun": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,6 +123,12 @@ class Dataset:
         labels = map_labels(column.records, self.classes, known, where)
         fields = {**self.fields, label: replace(column, records=labels)}
         return replace(self, fields=fields, classes=tuple(known))
+
+    def with_fields(self, names: Collection[str]) -> Dataset:
+        """Return the data set with the fields `names` alone, without labels."""
+        fields = {name: column for name, column in self.fields.items() if name in names}
+        lazy = {name: column for name, column in self.lazy.items() if name in names}
+        return replace(self, fields=fields, lazy=lazy, classes=())
 
     @property
     def whites(self) -> dict[str, float]:

@@ -63,7 +63,6 @@ bench digits_lenet --against torch --peer-python torch=nowhere
 bench digits_lenet --peer-python torch
 bench digits_lenet --steps 0
 convert digits_lenet
-convert digits_lenet -o a.onnx --to torch
 pack a
 pack a b.zip
 pack a b.rec --channels 2 --quality 101

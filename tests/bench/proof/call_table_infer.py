@@ -86,7 +86,7 @@ evaluate runs/photos data.batch_size=3
 evaluate runs/photos colour=red
 convert runs/photos -o photos.onnx
 convert runs/photos --output fixed.onnx --batch 2 --checkpoint newest --json
-convert photos --to onnx -o again.onnx
+convert photos -o again.onnx
 convert photos.yaml -o initial.onnx seed=5
 convert photos.yaml -o nowhere/a.onnx
 convert runs/photos -o a.onnx --checkpoint 77

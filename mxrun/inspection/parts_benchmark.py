@@ -1,4 +1,4 @@
-"""Complete training steps on several contexts on synthetic batches, as `bench` measures them."""
+"""Complete training steps on parts of synthetic batches, as `bench` measures them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import ModelDefinition
-from mxrun.graph.phases import TRAIN
+from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.inspection.benchmark_loop import BenchmarkRates
 from mxrun.io.loading.open import open_iterator
 from mxrun.planner.plan import Plan
@@ -21,7 +21,7 @@ from mxrun.preparation.prepared import Prepared
 from mxrun.preparation.random_records import synthetic_records
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.profiler import Event
-from mxrun.train.data_parallel import DataParallel
+from mxrun.train.data_parallel import DataParallel, SingleContext, StepRunner
 from mxrun.train.measure import Phase
 from mxrun.train.replica import Replica
 
@@ -45,14 +45,16 @@ class FunctionTime:
         return asdict(self)
 
 
-class ContextSteps:
-    """Endless training steps on all contexts of a config, as the training loop takes them.
+class PartsSteps:
+    """Endless training steps on batches in parts, as the training loop takes them.
+
+    The parts are those of all contexts of a config, or micro-batches, or both.
 
     A step uses the config's learning rate without its schedule, and the optimizer's corrections.
     """
 
     def __init__(self, whole: ModelDefinition, built: ModelDefinition, plan: Plan) -> None:
-        """`whole`: the run with undivided batches. `built`, `plan`: for the part of a context."""
+        """`whole`: the run with undivided batches. `built`, `plan`: for a part."""
         prepared = Prepared.of(built, plan)
         group = prepared.group
         self._iterator = open_iterator(
@@ -64,7 +66,8 @@ class ContextSteps:
             parts=built.parts,
         )
         training, losses = built.training, built.model.losses
-        measured = Phase(TRAIN, self._iterator, training.metrics, scale=training.scale)
+        partial = (ACCUMULATE,)
+        measured = Phase(TRAIN, self._iterator, training.metrics, partial, scale=training.scale)
         first = Replica(group.executors[0], losses, measured, None)
         others = [Replica(each, losses, measured, None, first) for each in group.executors[1:]]
         self._replicas = [first, *others]
@@ -72,7 +75,11 @@ class ContextSteps:
         for replica in self._replicas:
             replica.begin()
         self._engine = engine_of(built.options.engine)
-        self._runner = DataParallel(self._engine, self._replicas, group)
+        self._runner: StepRunner
+        if others:
+            self._runner = DataParallel(self._engine, self._replicas, group)
+        else:
+            self._runner = SingleContext(self._engine, first, first.executor.run)
         self._rates = BenchmarkRates(built.training.optimizer)
         self._epoch, self._left, self._step = 0, self._iterator.batches(0), 0
 
@@ -84,12 +91,15 @@ class ContextSteps:
             self._left = self._iterator.batches(self._epoch)
         self._left -= 1
         self._step += 1
-        rates = self._rates.next()
-        for number, replica in enumerate(self._replicas):
+        rates, parts = self._rates.next(), self._iterator.parts
+        for replica in self._replicas:
             replica.set_rates(rates)
             replica.clear_sums()
-            self._runner.load(replica, self._iterator, self._step, number, weighted=False)
-        self._runner.train(TRAIN)
+        count = len(self._replicas)
+        for begin in range(0, parts, count):
+            for part, replica in enumerate(self._replicas, begin):
+                self._runner.load(replica, self._iterator, self._step, part, weighted=False)
+            self._runner.train(TRAIN if begin + count == parts else ACCUMULATE)
 
     def seconds(self, count: int) -> npt.NDArray[np.float64]:
         """Run `count` steps like the training loop and return the seconds of each."""
