@@ -80,6 +80,26 @@ def fetch_add(counters: Any, index: int, value: int) -> int:
 
 
 @intrinsic
+def exchange_word(words: Any, index: int, expected: int, value: int) -> int:
+    """Write words[index], int64, atomically if it is `expected`; return what it was before."""
+
+
+@intrinsic
+def load_word(words: Any, index: int) -> int:
+    """Return words[index], int64, as the last thread wrote it, and see what it wrote before."""
+
+
+@intrinsic
+def store_word(words: Any, index: int, value: int) -> None:
+    """Write words[index], int64, after everything that the thread has written before."""
+
+
+@intrinsic
+def spin() -> None:
+    """Tell the processor that the thread polls a word."""
+
+
+@intrinsic
 def clipped(value: float, limit: float) -> float:
     """Clip a float32 `value` to [-limit, limit]; NaN if it is not finite."""
 

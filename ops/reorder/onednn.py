@@ -49,8 +49,8 @@ class OnednnReorder(Implementation):
         if library.load() is None or any(map(panels_of, (*request.inputs, *request.outputs))):
             return None
         try:
-            team = request.device.team_for_elements(request.inputs[0].elements)
-            primitive = operations.reorder(request.inputs[0], request.outputs[0], team)
+            cut = request.device.cut_for_elements(request.inputs[0].elements)
+            primitive = operations.reorder(request.inputs[0], request.outputs[0], cut)
         except Unsupported:
             return None
         return native_kernel(
@@ -79,8 +79,7 @@ def _packing_part(
     if packed.layout.nbytes is None or len(plain.shape) < 2:
         return None
     lines = _lines_of(packed)
-    # For float32 with columns as the lane axis, oneDNN is as fast.
-    if lines is None or (lines.lane_axis == 1 and lines.word == 1):
+    if lines is None:
         return None
     if packed.nbytes * lines.word != lines.elements * math.prod(plain.shape[2:]) * _FLOAT:
         return None

@@ -39,7 +39,7 @@ def stored(array, spec):
     block = aligned(spec.nbytes)
     if spec.layout.nbytes is not None:
         plain = spec.with_layout(PLAIN)
-        reorder = operations.reorder(plain, spec, THREADS)
+        reorder = operations.reorder(plain, spec, Cut(1, THREADS))
         run(reorder, {Argument.SOURCE: stored(array, plain), Argument.OUTPUT: block})
         return block
     last = spec.layout == CHANNELS_LAST and array.ndim > 2
@@ -54,7 +54,7 @@ def loaded(block, spec):
     if spec.layout.nbytes is not None:
         plain = spec.with_layout(PLAIN)
         target = aligned(plain.nbytes)
-        reorder = operations.reorder(spec, plain, THREADS)
+        reorder = operations.reorder(spec, plain, Cut(1, THREADS))
         run(reorder, {Argument.SOURCE: block, Argument.OUTPUT: target})
         return loaded(target, plain)
     flat = block[: spec.nbytes].view(spec.dtype)
@@ -326,10 +326,10 @@ def test_packed_layouts_round_trip_and_are_named_by_their_bytes():
 def test_channels_last_round_trip(shape):
     array = normal(*shape)
     plain, last = TensorSpec(shape), TensorSpec(shape, layout=CHANNELS_LAST)
-    there = operations.reorder(plain, last, THREADS)
+    there = operations.reorder(plain, last, Cut(1, THREADS))
     (found,) = compute(there, [Argument.OUTPUT], SOURCE=array)
     np.testing.assert_array_equal(found, array)
-    back = operations.reorder(last, plain, THREADS)
+    back = operations.reorder(last, plain, Cut(1, THREADS))
     (found,) = compute(back, [Argument.OUTPUT], SOURCE=array)
     np.testing.assert_array_equal(found, array)
 

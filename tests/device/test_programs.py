@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxrun.base.device import Cut
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.device.cpu.binding import calls_of
-from mxrun.device.cpu.call import Address, NativeCall
+from mxrun.device.cpu.call import Address, NativeCall, TaskThreads
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.cpu.onednn import library, operations
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
@@ -105,16 +106,16 @@ def test_a_native_loop_is_one_call_and_a_loop_with_python_is_unrolled() -> None:
     memory = HostMemory.of(np.zeros(20, np.float32))
     place = Handle(memory, 0).within(0)
     native = Repeat(1000, (addition(place, place), addition(place, place)))
-    assert len(calls_of(native, 1)) == 1
+    assert len(calls_of(native, TaskThreads())) == 1
     mixed = Repeat(3, (addition(place, place), python_addition(place, place)))
     assert runs_python(mixed)
-    assert len(calls_of(mixed, 1)) == 6
+    assert len(calls_of(mixed, TaskThreads())) == 6
 
 
 @pytest.mark.skipif(library.load() is None, reason=library.reason())
 def test_primitives_of_onednn_move_too() -> None:
     plain = TensorSpec((1, 2, 2, 2))
-    reorder = operations.reorder(plain, plain.with_layout(CHANNELS_LAST), 1)
+    reorder = operations.reorder(plain, plain.with_layout(CHANNELS_LAST), Cut(1, 1))
     source = np.arange(40, dtype=np.float32).reshape(5, 1, 2, 2, 2)
     target = np.zeros((5, 2, 2, 2), np.float32)
     places = {

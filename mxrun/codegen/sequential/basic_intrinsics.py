@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,35 @@ def worker(builder: Any) -> Any:
 def fetch_add(builder: Any, counters: Any, index: Any, value: Any) -> Any:
     """Add with sequential consistency: what was written before is seen by who reads the sum."""
     return builder.atomic_rmw("add", builder.gep(counters, [index]), value, "seq_cst")
+
+
+@typed(INT64, BLOCK, INT64, INT64, INT64)
+def exchange_word(builder: Any, words: Any, index: Any, expected: Any, value: Any) -> Any:
+    """Compare and exchange with sequential consistency."""
+    place = builder.gep(words, [index])
+    pair = builder.cmpxchg(place, expected, value, "seq_cst", "seq_cst")
+    return builder.extract_value(pair, 0)
+
+
+@typed(INT64, BLOCK, INT64)
+def load_word(builder: Any, words: Any, index: Any) -> Any:
+    """Load so that later reads come after it."""
+    return builder.load_atomic(builder.gep(words, [index]), "acquire", 8)
+
+
+@typed(None, BLOCK, INT64, INT64)
+def store_word(builder: Any, words: Any, index: Any, value: Any) -> Any:
+    """Store so that earlier writes come before it."""
+    builder.store_atomic(value, builder.gep(words, [index]), "release", 8)
+
+
+@typed(None)
+def spin(builder: Any) -> Any:
+    """Execute the processor's instruction for polling loops; ISB SY takes about as long."""
+    if os.uname().machine == "aarch64":
+        call_function(builder, "llvm.aarch64.isb", ir.VoidType(), [ir.Constant(INT32.code, 15)])
+    else:
+        call_function(builder, "llvm.x86.sse2.pause", ir.VoidType(), [])
 
 
 @typed(INT64, *[INT64] * 7)
@@ -192,15 +222,19 @@ BASIC: dict[Any, Intrinsic] = {
     intrinsics.call_address: call_address,
     intrinsics.clipped: clipped,
     intrinsics.current_task: current_task,
+    intrinsics.exchange_word: exchange_word,
     intrinsics.fetch_add: fetch_add,
     intrinsics.float32s: _pointer_reader(FLOAT32),
     intrinsics.float64s: _pointer_reader(FLOAT64),
+    intrinsics.load_word: load_word,
     intrinsics.int32s: _pointer_reader(INT32),
     intrinsics.int64s: _pointer_reader(INT64),
     intrinsics.integer: typed(INT64, TABLE, INT64)(_word),
     intrinsics.random_words: random_words,
     intrinsics.real: real,
     intrinsics.share: share,
+    intrinsics.spin: spin,
+    intrinsics.store_word: store_word,
     intrinsics.uint8s: _pointer_reader(UINT8),
     intrinsics.worker: worker,
     **{number_type: _cast(kind) for number_type, kind in NUMBERS.items()},

@@ -17,6 +17,7 @@ from mxrun.device.cpu.call import (
     Address,
     Failure,
     NativeCall,
+    TaskThreads,
     loop_call,
     made_call,
     pack,
@@ -58,17 +59,17 @@ def prepared_body(launch: PythonLaunch, iterations: tuple[int, ...]) -> Callable
 
 def calls_of(
     launch: Launch,
-    threads: int,
+    workers: TaskThreads,
     iterations: tuple[int, ...] = (),
     depth: int = 0,
     prepare: PrepareBody = prepared_body,
 ) -> tuple[Call, ...]:
-    """Return the calls of a launch, between which the team's size is `threads`.
+    """Return the calls of a launch, between which OpenMP's team has `workers.team` threads.
 
     iterations: those of enclosing loops that are unrolled. depth: number of enclosing loops.
     """
     if isinstance(launch, Repeat):
-        return _repeated(launch, threads, iterations, depth, prepare)
+        return _repeated(launch, workers, iterations, depth, prepare)
 
     def place(value: Any) -> Any:
         if isinstance(value, Handle):
@@ -78,17 +79,17 @@ def calls_of(
     if isinstance(launch, LoopLaunch):
         given = launch.arguments
         if isinstance(given, Arguments):
-            return (loop_call(launch.function, given.with_values(place), launch.tasks, threads),)
-        return (loop_call(launch.function, tuple(map(place, given)), launch.tasks, threads),)
+            return (loop_call(launch.function, given.with_values(place), launch.tasks, workers),)
+        return (loop_call(launch.function, tuple(map(place, given)), launch.tasks, workers),)
     if isinstance(launch, PythonLaunch):
         return (PythonCall(prepare(launch, iterations)),)
     if isinstance(launch, PrimitiveLaunch):
         addresses = {argument: place(handle) for argument, handle in launch.places.items()}
         scratch = 0 if launch.scratch is None else place(launch.scratch)
-        calls = launch.computation.bind(addresses, scratch, threads)
-        if launch.team == threads:
+        calls = launch.computation.bind(addresses, scratch, workers)
+        if launch.team == workers.team:
             return calls
-        return (set_threads_call(launch.team), *calls, set_threads_call(threads))
+        return (set_threads_call(launch.team), *calls, set_threads_call(workers.team))
     raise InternalError(f"the CPU cannot run {type(launch).__name__}")
 
 
@@ -104,7 +105,7 @@ def _address(handle: Handle, iterations: tuple[int, ...]) -> int:
 
 def _repeated(
     repeat: Repeat,
-    threads: int,
+    workers: TaskThreads,
     iterations: tuple[int, ...],
     depth: int,
     prepare: PrepareBody,
@@ -116,12 +117,12 @@ def _repeated(
             _limited(call, repeat, iteration, limit, iterations)
             for iteration in range(repeat.count)
             for launch in repeat.program
-            for call in calls_of(launch, threads, (*iterations, iteration), depth + 1, prepare)
+            for call in calls_of(launch, workers, (*iterations, iteration), depth + 1, prepare)
         )
     inner = [
         call
         for launch in repeat.program
-        for call in calls_of(launch, threads, iterations, depth + 1, prepare)
+        for call in calls_of(launch, workers, iterations, depth + 1, prepare)
         if isinstance(call, NativeCall)
     ]
     return (_loop(repeat.count, inner, depth, limit, repeat.from_end),)

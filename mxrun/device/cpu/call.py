@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -13,6 +13,7 @@ from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer, slot_of
 from mxrun.codegen.intrinsics import call_address, fetch_add
 from mxrun.codegen.jit import ALONE, NativeCode, inlined, native, require_arguments
+from mxrun.device.cpu.pool import PooledTasks, ThreadPool, run_tasks
 from mxrun.device.cpu.team import openmp
 
 Failure = npt.NDArray[np.int64]
@@ -124,6 +125,27 @@ def made_call(rows: Any, index: int) -> int:
     return status
 
 
+@dataclass(frozen=True)
+class TaskThreads:
+    """Threads that may run the tasks of a loop together.
+
+    They are the pool's, or without one a team of OpenMP's. A program has the one or the other:
+    threads of both would spin while the others work.
+    """
+
+    threads: int = 1
+    pool: ThreadPool | None = None
+
+    def at_most(self, threads: int) -> TaskThreads:
+        """Return no more than some threads."""
+        return replace(self, threads=min(self.threads, threads))
+
+    @property
+    def team(self) -> int:
+        """Size of OpenMP's team between the calls of a program."""
+        return 1 if self.pool else self.threads
+
+
 class SharedTasks(Arguments):
     """Arguments of `share_tasks`.
 
@@ -171,10 +193,16 @@ def share_tasks(call: SharedTasks) -> None:
         call.finished[0] = 0
 
 
+ALONE_WORKER = TaskThreads()
+
+
 def loop_call(
-    function: NativeCode, arguments: Arguments | tuple[Any, ...], tasks: int = 1, threads: int = 1
+    function: NativeCode,
+    arguments: Arguments | tuple[Any, ...],
+    tasks: int = 1,
+    workers: TaskThreads = ALONE_WORKER,
 ) -> NativeCall:
-    """Pack the argument block of a loop of `tasks`, which at most `threads` run together.
+    """Pack the argument block of a loop of `tasks`, which the workers run together.
 
     arguments: the slots themselves for code that was not compiled from a Python body. Raises
     TypeError if they are not of the class that a native function declares.
@@ -195,25 +223,36 @@ def loop_call(
     owner: tuple[Any, ...] = (block, function, arguments)
     if tasks == 1:
         return NativeCall(function.address, (address, *ALONE), owner, moves=moves)
+    if workers.pool is not None:
+        pooled = PooledTasks(
+            function=function.address,
+            block=address,
+            tasks=tasks,
+            workers=min(workers.pool.start(workers.threads), tasks),
+            **workers.pool.arguments(),
+        )
+        given = pooled.packed()
+        owner += (pooled, given)
+        return NativeCall(run_tasks.address, (given.ctypes.data, *ALONE), owner, moves=moves)
     runtime = openmp()
-    workers = 1 if runtime is None else min(threads, tasks)
+    team = 1 if runtime is None else min(workers.threads, tasks)
     shared = SharedTasks(
         function=function.address,
         block=address,
         tasks=tasks,
-        workers=workers,
+        workers=team,
         thread_number=runtime.thread_number if runtime else 0,
         team_size=runtime.team_size if runtime else 0,
-        claimed=np.zeros(workers * _LINE, np.int64),
+        claimed=np.zeros(team * _LINE, np.int64),
         finished=np.zeros(1, np.int64),
     )
     given = shared.packed()
     owner += (shared, given)
-    if runtime is None or workers == 1:
+    if runtime is None or team == 1:
         arguments_of_call = (given.ctypes.data, *ALONE)
         return NativeCall(share_tasks.address, arguments_of_call, owner, moves=moves)
-    team = (share_tasks.address, given.ctypes.data, workers, 0)
-    return NativeCall(runtime.parallel, team, owner, moves=moves)
+    region = (share_tasks.address, given.ctypes.data, team, 0)
+    return NativeCall(runtime.parallel, region, owner, moves=moves)
 
 
 def set_threads_call(threads: int) -> NativeCall:

@@ -17,11 +17,10 @@ from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
 from mxrun.device.cpu import machine, team
-from mxrun.device.cpu.binding import calls_of, start_call
 from mxrun.device.cpu.movable import CpuMovableProgram
 from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.program import CpuProgram
-from mxrun.device.cpu.tape import TapeEntry
+from mxrun.device.cpu.tape import entries_of
 from mxrun.device.cpu.team_loop import TeamLoop
 from mxrun.device.host_device import HostDevice
 from mxrun.device.host_memory import UNBACKED_ADDRESS, HostMemory
@@ -92,19 +91,12 @@ class CpuDevice(HostDevice):
     def bind(self, steps: Sequence[ProgramStep]) -> CpuProgram:
         """Return the tape of all launches; its first call sets the team's size."""
         threads = self.description.threads
-        entries = [
-            TapeEntry(step.name, call)
-            for step in steps
-            for launch in step.launches
-            for call in calls_of(launch, threads)
-        ]
-        if entries:
-            entries[:0] = [TapeEntry(entries[0].name, call) for call in start_call(threads)]
+        entries = entries_of(steps, threads, self.description.index)
         return CpuProgram(entries, threads, steps)
 
     def bind_movable(self, make: MakeSteps, count: int, short: bool = False) -> CpuMovableProgram:
         """Return the program, prepared once; its first call sets the team's size."""
-        return CpuMovableProgram(make, count, self.description.threads, short)
+        return CpuMovableProgram(make, count, self.description, short)
 
     @contextmanager
     def timing(self) -> Iterator[None]:

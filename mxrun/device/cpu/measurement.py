@@ -15,13 +15,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from mxrun.base.device import Cut
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.intrinsics import call_address, integer, share
 from mxrun.codegen.jit import NativeFunction, native
-from mxrun.device.cpu.call import NativeCall, loop_call
+from mxrun.device.cpu.call import NativeCall, TaskThreads, loop_call
 from mxrun.device.cpu.onednn import library, operations
 from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.primitive import Argument, Primitive, Unsupported
@@ -230,7 +231,7 @@ def _primitive() -> _Measurement:
     if library.load() is None:
         return _empty_call(1)
     plain = TensorSpec((1, 2, 2, 2))
-    reorder = operations.reorder(plain, plain.with_layout(CHANNELS_LAST), 1)
+    reorder = operations.reorder(plain, plain.with_layout(CHANNELS_LAST), Cut(1, 1))
     output = align(plain.nbytes)
     memory = Arena(2 * output + align(reorder.scratchpad_bytes))
     places: dict[int, int] = {
@@ -243,7 +244,9 @@ def _primitive() -> _Measurement:
 
 def _empty_call(threads: int) -> _Measurement:
     """Measure calls of an empty loop."""
-    return _repeated(loop_call(empty_loop, NoArguments(), threads, threads), _CALLS, _CALLS)
+    return _repeated(
+        loop_call(empty_loop, NoArguments(), threads, TaskThreads(threads)), _CALLS, _CALLS
+    )
 
 
 def _repeated(call: NativeCall, work: float, count: int = 1) -> _Measurement:
@@ -270,7 +273,7 @@ def _products(threads: int) -> Iterator[tuple[str, _Measurement]]:
         memory = Arena(3 * 4 * _LOOP_SIDE**2)
         left, right, target = (memory.address + n * 4 * _LOOP_SIDE**2 for n in range(3))
         arguments = SquareProduct(side=_LOOP_SIDE, left=left, right=right, target=target)
-        call = loop_call(product_loop, arguments, threads, threads)
+        call = loop_call(product_loop, arguments, threads, TaskThreads(threads))
         yield "float32", _repeated(replace(call, owner=(call.owner, memory)), 2 * _LOOP_SIDE**3)
         return
     dtypes = ("float32", "bfloat16") if has_bfloat16() else ("float32",)

@@ -15,13 +15,21 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Int64s, Integer, Table
 from mxrun.codegen.intrinsics import int64s
 from mxrun.codegen.jit import native
-from mxrun.device.cpu.binding import PythonCall, calls_of, prepared_body, start_call
+from mxrun.device.cpu.binding import PythonCall, prepared_body
 from mxrun.device.cpu.call import MovingWord, NativeCall, words_of
-from mxrun.device.cpu.tape import Entries, NativeSegment, TapeEntry, make_calls, segments
+from mxrun.device.cpu.tape import (
+    Entries,
+    NativeSegment,
+    TapeEntry,
+    entries_of,
+    make_calls,
+    segments,
+)
 from mxrun.device.host_memory import HostMemory, MovableMemory
 from mxrun.device.interface import MakeSteps, MovableProgram, other_number
 from mxrun.operator.launch import Handle, PythonLaunch, TensorPlace
@@ -56,10 +64,12 @@ def run_moved_entries(call: MovedEntries) -> None:
 class CpuMovableProgram(MovableProgram):
     """Segments like those of a tape, which take the addresses of the tensors from one array.
 
-    threads: the team's size at the beginning. short: hold the interpreter lock in native calls.
+    description: of the device that runs it. short: hold the interpreter lock in native calls.
     """
 
-    def __init__(self, make: MakeSteps, count: int, threads: int, short: bool) -> None:
+    def __init__(
+        self, make: MakeSteps, count: int, description: DeviceDescription, short: bool
+    ) -> None:
         self._memories = tuple(map(MovableMemory, range(count)))
         self._addresses: Addresses = np.array([each.address for each in self._memories], np.int64)
         # A memoryview is written twice as fast as an array.
@@ -67,14 +77,9 @@ class CpuMovableProgram(MovableProgram):
         self._has_bodies = False
         self._short = short
         self._steps = tuple(make([Handle(memory, 0) for memory in self._memories]))
-        entries = [
-            TapeEntry(step.name, call)
-            for step in self._steps
-            for launch in step.launches
-            for call in calls_of(launch, threads, prepare=self._body)
-        ]
-        if entries:
-            entries[:0] = [TapeEntry(entries[0].name, call) for call in start_call(threads)]
+        entries = entries_of(
+            self._steps, description.threads, description.index, prepare=self._body
+        )
         self._segments = tuple(
             self._segment(entries[start:stop]) for start, stop in segments(entries)
         )

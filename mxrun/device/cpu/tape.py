@@ -17,8 +17,19 @@ from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction, inlined, native
-from mxrun.device.cpu.binding import Call, PythonCall
-from mxrun.device.cpu.call import NativeCall, made_call, pack
+from mxrun.device.cpu.binding import (
+    Call,
+    PrepareBody,
+    PythonCall,
+    calls_of,
+    prepared_body,
+    start_call,
+)
+from mxrun.device.cpu.call import NativeCall, TaskThreads, made_call, pack
+from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
+from mxrun.device.cpu.pool import pool_of
+from mxrun.device.interface import ProgramStep
+from mxrun.operator.launch import Launch, Repeat
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,33 @@ class TapeEntry:
 
     name: str
     call: Call
+
+
+def entries_of(
+    steps: Sequence[ProgramStep], threads: int, index: int, prepare: PrepareBody = prepared_body
+) -> list[TapeEntry]:
+    """Return the calls of all steps on device `index`, of which `threads` may work.
+
+    A program none of whose primitives has a team of its own runs on the device's pool.
+    """
+    largest = max((team for step in steps for team in map(_largest_team, step.launches)), default=1)
+    pool = pool_of(index) if threads > 1 and largest == 1 else None
+    workers = TaskThreads(threads, pool)
+    calls = [
+        TapeEntry(step.name, call)
+        for step in steps
+        for launch in step.launches
+        for call in calls_of(launch, workers, prepare=prepare)
+    ]
+    if calls:
+        calls[:0] = [TapeEntry(calls[0].name, call) for call in start_call(workers.team)]
+    return calls
+
+
+def _largest_team(launch: Launch) -> int:
+    if isinstance(launch, Repeat):
+        return max(map(_largest_team, launch.program), default=1)
+    return launch.team if isinstance(launch, PrimitiveLaunch) else 1
 
 
 class Tape:

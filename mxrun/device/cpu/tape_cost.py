@@ -12,6 +12,7 @@ from mxrun.device.cpu.binding import PythonCall
 from mxrun.device.cpu.call import NativeCall, loop_call
 from mxrun.device.cpu.measurement import NoArguments, empty_loop
 from mxrun.device.cpu.onednn import library
+from mxrun.device.cpu.pool import run_tasks
 from mxrun.device.cpu.tape import Tape, TapeEntry
 from mxrun.device.cpu.team import openmp, team
 from mxrun.device.interface import ProgramCost
@@ -45,7 +46,9 @@ def overheads(tape: Tape, peaks: Machine) -> Mapping[str, float]:
         elif onednn and function == onednn.execute:
             seconds[name] += peaks.primitive_s + (peaks.team_s if size > 1 else 0.0)
         else:
-            together = runtime is not None and function == runtime.parallel
+            together = function == run_tasks.address or (
+                runtime is not None and function == runtime.parallel
+            )
             count = call.count if isinstance(call, NativeCall) else 1
             seconds[name] += count * peaks.loop_s + (peaks.team_s if together else 0.0)
     return seconds

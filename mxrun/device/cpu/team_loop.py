@@ -5,7 +5,7 @@ from __future__ import annotations
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
-from mxrun.device.cpu.call import loop_call
+from mxrun.device.cpu.call import TaskThreads, loop_call
 
 
 class TeamLoop(HostLoop):
@@ -19,6 +19,6 @@ class TeamLoop(HostLoop):
         threads: int,
         unlocked: bool = False,
     ) -> None:
-        bound = loop_call(function, arguments, tasks, threads)
+        bound = loop_call(function, arguments, tasks, TaskThreads(threads))
         self._owner = bound.owner
         self._bind(bound.function, bound.arguments, arguments, bound.owner[0], unlocked)

@@ -21,7 +21,7 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
 from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
-from mxrun.device.cpu.call import NativeCall, loop_call
+from mxrun.device.cpu.call import ALONE_WORKER, NativeCall, TaskThreads, loop_call
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.operations import SlidingWindow
@@ -131,13 +131,13 @@ class DenseKernelConvolution(_WrappedConvolution):
         return align(self.dense.nbytes) + align(self._packed.nbytes) + max(scratchpads)
 
     def bind(
-        self, addresses: Mapping[int, int], scratchpad: int = 0, threads: int = 1
+        self, addresses: Mapping[int, int], scratchpad: int = 0, workers: TaskThreads = ALONE_WORKER
     ) -> tuple[NativeCall, ...]:
         """Return the calls, in order, for tensors at the given addresses."""
         dense = scratchpad
         packed = dense + align(self.dense.nbytes)
         rest = packed + align(self._packed.nbytes)
-        compute = self.primitive.bind({**addresses, self.argument: packed}, rest, threads)
+        compute = self.primitive.bind({**addresses, self.argument: packed}, rest, workers)
         start, end = (dense, packed) if self._reads_kernel else (packed, dense)
         reorder = self._reorder.bind({Argument.SOURCE: start, Argument.OUTPUT: end}, rest)
         axes = self.taps.shape[2:]
@@ -170,7 +170,9 @@ class DenseKernelConvolution(_WrappedConvolution):
     @property
     def _reorder(self) -> Primitive:
         ends = (self.dense, self._packed) if self._reads_kernel else (self._packed, self.dense)
-        return operations.reorder(*ends, self.threads)
+        reorder = operations.reorder(*ends, Cut(1, self.threads))
+        assert isinstance(reorder, Primitive)
+        return reorder
 
 
 class Cropping(Arguments):
@@ -228,11 +230,11 @@ class CroppedConvolution(_WrappedConvolution):
         return align(self.wide.nbytes) + self.primitive.scratchpad_bytes
 
     def bind(
-        self, addresses: Mapping[int, int], scratchpad: int = 0, threads: int = 1
+        self, addresses: Mapping[int, int], scratchpad: int = 0, workers: TaskThreads = ALONE_WORKER
     ) -> tuple[NativeCall, ...]:
         """Return the calls, in order, for tensors at the given addresses."""
         rest = scratchpad + align(self.wide.nbytes)
-        bound = self.primitive.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest, threads)
+        bound = self.primitive.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest, workers)
         depth, height, row = _lines(self.narrow)
         wide_depth, wide_height, wide_row = _lines(self.wide)
         cropping = Cropping(
@@ -247,7 +249,7 @@ class CroppedConvolution(_WrappedConvolution):
             narrow=addresses[Argument.SOURCE_GRAD],
         )
         tasks = tasks_for_elements(self.narrow.elements)
-        copy = loop_call(cut_loop, cropping, tasks, threads)
+        copy = loop_call(cut_loop, cropping, tasks, workers)
         return (*bound, copy)
 
 

@@ -17,7 +17,7 @@ from mxrun.base.tensor import TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.codegen.intrinsics import call_address, current_task, integer, share, worker
 from mxrun.codegen.jit import native
-from mxrun.device.cpu.call import Failure, NativeCall, loop_call
+from mxrun.device.cpu.call import ALONE_WORKER, Failure, NativeCall, TaskThreads, loop_call
 from mxrun.device.cpu.onednn.library import SUCCESS, require
 from mxrun.device.cpu.onednn.primitive import Argument, Primitive
 
@@ -137,7 +137,7 @@ class CutComputation:
         return align(max(part.primitive.scratchpad_bytes for part in self.parts))
 
     def bind(
-        self, addresses: Mapping[int, int], scratchpad: int = 0, threads: int = 1
+        self, addresses: Mapping[int, int], scratchpad: int = 0, workers: TaskThreads = ALONE_WORKER
     ) -> tuple[NativeCall, ...]:
         """Return the call that runs all parts, after a call for each moving address of a part.
 
@@ -162,7 +162,7 @@ class CutComputation:
             bytes_per_worker=self._bytes_per_worker,
             failed=failed,
         )
-        made = loop_call(execute_part, execution, len(self.parts), min(threads, self.workers))
+        made = loop_call(execute_part, execution, len(self.parts), workers.at_most(self.workers))
         placing = [call for each in bound for call in each.placing]
         made = replace(made, owner=(made.owner, self, bound), failed=(failed,))
         if self.summed is None:
@@ -176,7 +176,7 @@ class CutComputation:
             pitch=self._partial_bytes // 4,
         )
         tasks = tasks_for_elements(elements * len(self.parts))
-        return (*placing, made, loop_call(fold_loop, fold, tasks, threads))
+        return (*placing, made, loop_call(fold_loop, fold, tasks, workers))
 
     def _places(self, number: int, addresses: Mapping[int, int], scratchpad: int) -> dict[int, int]:
         """Return the addresses of a part's arguments."""

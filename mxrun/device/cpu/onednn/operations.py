@@ -283,16 +283,20 @@ def pooling_backward(
 
 
 @cache
-def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
+def reorder(source: TensorSpec, output: TensorSpec, cut: Cut) -> Cuttable:
     """Prepare SOURCE → OUTPUT: the same tensor in another layout."""
     view = view_of(output) if output.layout.nbytes is not None else view_of(source)
     engine = require().engine
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(source, view),
-        Argument.OUTPUT: ArgumentSpec(output, view),
-    }
-    from_handle, to_handle = (describe(spec, view).value for spec in (source, output))
-    return build("reorder", (from_handle, engine, to_handle, engine), requested, threads)
+
+    def prepare(specs: Specs, threads: int) -> Primitive:
+        requested = {argument: ArgumentSpec(spec, view) for argument, spec in specs.items()}
+        from_handle, to_handle = (describe(spec, view).value for spec in specs.values())
+        return build("reorder", (from_handle, engine, to_handle, engine), requested, threads)
+
+    specs = {Argument.SOURCE: source, Argument.OUTPUT: output}
+    if any(spec.layout.nbytes is not None for spec in (source, output)):
+        return prepare(specs, cut.threads)
+    return by_images(specs, tuple(specs), prepare, cut)
 
 
 def _requested(

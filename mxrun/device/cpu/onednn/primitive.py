@@ -17,7 +17,7 @@ from enum import IntEnum
 from mxrun.base.errors import InternalError
 from mxrun.base.once import once
 from mxrun.base.tensor import TensorSpec
-from mxrun.device.cpu.call import NativeCall, is_moving
+from mxrun.device.cpu.call import ALONE_WORKER, NativeCall, TaskThreads, is_moving
 from mxrun.device.cpu.onednn.descriptor import IDENTITY, DescriptorView, describe, spec_of
 from mxrun.device.cpu.onednn.library import (
     LAST_IMPLEMENTATION,
@@ -149,12 +149,12 @@ class Primitive:
         return tuple(dict.fromkeys(found or [self.implementation]))
 
     def bind(
-        self, addresses: Mapping[int, int], scratchpad: int = 0, threads: int = 1
+        self, addresses: Mapping[int, int], scratchpad: int = 0, workers: TaskThreads = ALONE_WORKER
     ) -> tuple[NativeCall, ...]:
         """Return the native calls that run this primitive on memory at the given addresses.
 
         That is one call, after a call for each moving address that tells oneDNN where it is.
-        threads: not used, because the primitive has a team of its own. Raises InternalError if an
+        workers: not used, because the primitive has a team of its own. Raises InternalError if an
         argument's address is missing.
         """
         bound, library = self.bound(addresses, scratchpad), require()
