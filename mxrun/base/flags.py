@@ -10,7 +10,8 @@ from pathlib import Path
 def debug() -> bool:
     """Return whether MXRUN_DEBUG is set.
 
-    The graph is then verified after every pass; freed storage is poisoned and leaks are reported.
+    The graph is then verified after every pass; freed storage is poisoned and leaks are reported;
+    checks of an operator print each case before they run it.
     """
     return os.environ.get("MXRUN_DEBUG", "") not in ("", "0")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mxrun.base import flags
 from mxrun.contract import (
     agreement,
     allocation,
@@ -45,6 +47,9 @@ class Check:
             yield from _caught(self.name, self.of_all, runners)
         if self.of_case is not None:
             for runner in runners:
+                if flags.debug():
+                    # A kernel that writes far out of bounds may end the process.
+                    print(f"{self.name}: {runner.case.name}", file=sys.stderr)
                 for problem in _caught(self.name, self.of_case, runner):
                     yield problem.of(runner.case.name)
 

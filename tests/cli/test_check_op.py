@@ -47,6 +47,13 @@ def test_parameters_given_hold_in_every_case(tmp_path: Path) -> None:
     assert all("num_hidden=3" in case for case in found["cases"])
 
 
+def test_debug_mode_prints_each_case_before_it_runs(tmp_path: Path) -> None:
+    done = mxrun("check-op", "smooth_l1", "--json", cwd=tmp_path, environment={"MXRUN_DEBUG": "1"})
+    cases = json.loads(done.stdout)["cases"]
+    printed = [line for line in done.stderr.splitlines() if line.startswith("calls: ")]
+    assert printed == [f"calls: {case}" for case in cases] != []
+
+
 def test_what_cannot_be_checked_is_refused(tmp_path: Path) -> None:
     assert "'Activation'" in refused("check-op", "Activatoin", cwd=tmp_path)
     assert "unknown parameter" in refused("check-op", "Activation", "act=relu", cwd=tmp_path)

@@ -39,7 +39,7 @@ def read(options: Options, split: str, inputs: Inputs) -> Dataset:
 
 
 @pytest.fixture(autouse=True)
-def _run(empty_folder: Path) -> None:
+def _run(empty_folder: Path, separate_registry: None) -> None:
     Path("raw.py").write_text(FORMAT)
     Path("net.yaml").write_text("plugins: [raw.py]\n" + config_text(classifier(10)))
     result("train", "net.yaml", cwd=empty_folder)

@@ -76,8 +76,8 @@ def test_every_operator_that_is_compared_with_pytorch_is_translated() -> None:
     )
     assert done.returncode == 0, done.stderr
     translated = set(done.stdout.split())
-    compared = {row.operator for row in ROWS if "PyTorch" in row.peers}
-    assert not compared - translated, "these lack a function in mxrun/peers/pytorch/"
+    lacking = sorted({row.operator for row in ROWS if "PyTorch" in row.peers} - translated)
+    assert not lacking, f"these lack a function in mxrun/peers/pytorch/: {lacking}"
 
 
 def test_only_what_runs_nothing_has_no_compiled_kernel() -> None:
@@ -95,10 +95,9 @@ def test_every_operator_is_compared_with_both_peers_or_says_why_not() -> None:
     lacking = {name for name, peers in compared.items() if peers != {"MXNet", "PyTorch"}}
     # All cases of an operator share one reason, and only operators that need a reason have one.
     said = {name for name, sentences in reasons.items() if sentences != {""}}
-    assert not lacking - said, (
-        "these lack `no_peer`: which of MXNet and PyTorch is missing, and why"
-    )
-    assert not said - lacking, "these are compared with both and have a `no_peer`"
+    silent, needless = sorted(lacking - said), sorted(said - lacking)
+    assert not silent, f"these lack `no_peer`, which peer is missing and why: {silent}"
+    assert not needless, f"these are compared with both and have a `no_peer`: {needless}"
     assert all(len(reasons[name]) == 1 for name in lacking)
 
 
