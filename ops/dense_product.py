@@ -1,8 +1,8 @@
 """Products of matrices in compiled loops over tiles of the output.
 
 For each block of the inner axis, a panel of the right factor is packed once for all rows of a tile,
-or read where it is, and the sums go on from those of the block before. Terms are added in the order
-of the inner axis, so the bits depend on the shapes alone.
+or read where it is. The terms of a block are added in their order, and then the blocks, so that
+long sums lose few digits and the bits depend on the shapes alone.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class DenseProduct(ProductScratch):
     rows]; right [count, inner, columns] or, if it is turned, [count, columns, inner]. Matrices are
     `_stack` elements apart, and their rows `_row`. left_words, right_words: the same memory, read
     where it is in words that are terms or pairs of them; None if blocks are packed. panel_words: of
-    a panel, if right is in panels of its rows; otherwise 0. bias
-    [columns]: None if there is none. total: the output, if sums stay there; None if they stay in
-    scratch space. is_added: whether the product is added to the output. A tile has
-    `tile_rows` rows and `tile_columns` columns, which are multiples of 16. In scratch
-    space are a panel and, from these words on, rows to transpose, packed rows of left, and sums.
+    a panel, if right is in panels of its rows; otherwise 0. bias [columns]: None if there is none.
+    total: the output if it is float32, else None. is_kept: whether sums of blocks stay there, and
+    not in scratch space. is_added: whether the product is added to the output. A tile has
+    `tile_rows` rows and `tile_columns` columns, which are multiples of 16. In scratch space are a
+    panel and, from these words on, rows to transpose, packed rows of left, and sums.
     """
 
     count: Integer
@@ -78,6 +78,7 @@ class DenseProduct(ProductScratch):
     factor: Real
     output: Floats
     total: Float32s
+    is_kept: Integer
     output_stack: Integer
     output_row: Integer
     is_added: Integer
@@ -103,9 +104,13 @@ def turn_panel(call: DenseProduct, to: int, at: int, columns: int, words: int) -
 @inlined
 def write_tile(call: DenseProduct, sums: int, at: int, rows: int, columns: int) -> None:
     """Write the sums of a tile times the factor."""
+    factor = lanes(call.factor)
     for i in range(rows):
         place, to = sums + i * call.tile_columns, at + i * call.output_row
-        write_row(call.output, to, call.scratch, place, columns, lanes(call.factor), call.is_added)
+        if call.total is None:
+            write_row(call.output, to, call.scratch, place, columns, factor, call.is_added)
+        else:
+            write_row(call.total, to, call.scratch, place, columns, factor, call.is_added)
 
 
 @native
@@ -122,7 +127,7 @@ def dense_product_loop(call: DenseProduct) -> None:
         column = tile // down % across * wide
         rows, columns = min(call.rows - row, high), min(call.columns - column, wide)
         sums, to, step = call.scratch, panel + call.sums_at, wide
-        if call.total is not None:
+        if call.is_kept:
             sums, step = call.total, call.output_row
             to = stack * call.output_stack + row * step + column
         for first in range(0, call.inner, INNER):
@@ -179,7 +184,7 @@ def dense_product_loop(call: DenseProduct) -> None:
                     *(right, right_at, right_step, rows, width, words),
                     *(start, start_at + j, start_step, is_begun),
                 )
-        if call.total is None:
+        if not call.is_kept:
             at = stack * call.output_stack + row * call.output_row + column
             write_tile(call, to, at, rows, columns)
 
@@ -292,18 +297,18 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
     count, (rows, columns) = output.count, output.spec.shape[-2:]
     form = _Form.of(left, right, inner, device)
     wanted = max(min(product.flops // least, most) for most, least in _TILES)
-    tiles = most_tasks(wanted // count)
-    high, wide = tile_sizes(rows, columns, tiles, left.is_turned)
+    high, wide = tile_sizes(rows, columns, most_tasks(wanted // count), left.is_turned)
     panels, pair = panels_of(right.spec), 2 if form.is_paired else 1
     if panels:
         wide = -(-wide // PANEL) * PANEL
-    is_total = output.spec.dtype == FLOAT32 and product.factor == 1 and not product.is_added
+    is_float32 = output.spec.dtype == FLOAT32
+    is_kept = is_float32 and product.factor == 1 and not product.is_added
     terms = min(-(-inner // LANES) * LANES, INNER)
     is_packed = not panels and (right.is_turned or not form.reads_right)
     stage = terms * PANEL if is_packed else 0
     packed = stage + (0 if form.reads_right else terms * LANES)
     sums = packed + (0 if form.reads_left else terms * high)
-    words = sums + (0 if is_total else high * wide)
+    words = sums + (0 if is_kept else high * wide)
     left_stack, left_row = left.steps
     right_stack, right_row = right.steps
     output_stack, output_row = output.steps
@@ -326,7 +331,8 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
         bias=product.bias,
         factor=product.factor,
         output=output.slot,
-        total=output.slot if is_total else None,
+        total=output.slot if is_float32 else None,
+        is_kept=int(is_kept),
         output_stack=output_stack,
         output_row=output_row,
         is_added=int(product.is_added),
@@ -348,11 +354,13 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
     return LoopPart(loop, arguments, tasks, 4 * words * device.workers(tasks))
 
 
-def add_product(parts: GradientParts, product: MatrixProduct, device: DeviceDescription) -> None:
+def add_product(
+    parts: GradientParts, name: str, product: MatrixProduct, device: DeviceDescription
+) -> None:
     """Add a product of plain tensors, in its dtypes, to the parts of a backward kernel."""
     for stored in (product.left, product.right, product.output):
         parts.use(stored.slot, PLAIN, stored.spec.dtype)
-    parts.add("product", dense_product(product, device))
+    parts.add(name, dense_product(product, device))
 
 
 def tile_sizes(rows: int, columns: int, tiles: int, is_turned: bool) -> tuple[int, int]:

@@ -34,8 +34,8 @@ def multiply_block(
     """Compute output[to + i * output_step + j], for i < `rows` and j < `columns`:
 
     the sum over k < `inner` of left[left_at + i * row_step + k * inner_step] * right[right_at + k *
-    right_step + j]. If it `is_begun`, the sum begins with begin[begin_at + i * begin_step + j]. All
-    are float32. Rows of right are read up to a multiple of 16 columns.
+    right_step + j]. If it `is_begun`, begin[begin_at + i * begin_step + j] is added to the sum. All
+    are float32.
     """
 
 

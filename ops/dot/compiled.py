@@ -41,6 +41,6 @@ class CompiledDot(Implementation):
         parts, count = GradientParts(request), 0
         for side, product in enumerate(gradient_products(prop, request)):
             if parts.is_requested(side):
-                add_product(parts, product, request.device)
+                add_product(parts, ("lhs_grad", "rhs_grad")[side], product, request.device)
                 count += 1
         return parts.kernel(self.name, count * request.forward.flops)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mxrun.base.blocked import in_panels
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -17,12 +18,15 @@ from mxrun.ops.linear import LinearImplementation
 _WEIGHT = 1
 # Rows of data below which a fixed weight is packed once, because packing it in every call takes
 # more than a fiftieth of the time.
-_FEW_ROWS = 384
+_ROWS_IN_PANELS = 384
 
 
 @implement("FullyConnected", backend="jit", before="onednn")
 class CompiledFullyConnected(LinearImplementation[MatrixProduct]):
-    """Products with the plain weight, in float32 or, where processors multiply it, bfloat16."""
+    """Products in float32 or, where processors multiply it, bfloat16.
+
+    The weight is plain; a fixed one beside few rows is in panels, which gives the same bits.
+    """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare output = data x weight^T + bias, in the output's dtype."""
@@ -33,8 +37,9 @@ class CompiledFullyConnected(LinearImplementation[MatrixProduct]):
         if not is_served or not all(spec.elements for spec in (data, weight, output)):
             return None
         rows = output.elements // weight.shape[0]
-        if _WEIGHT in request.fixed and rows < _FEW_ROWS:
+        if _WEIGHT in request.fixed and rows < _ROWS_IN_PANELS:
             weight = in_panels(weight)
+        bias = [replace(spec, dtype=FLOAT32) for spec in bias]
         product = output_product(data, weight, output, has_bias=bool(bias))
         return native_kernel(
             self.name,
@@ -61,4 +66,4 @@ class CompiledFullyConnected(LinearImplementation[MatrixProduct]):
         self, parts: GradientParts, name: str, product: MatrixProduct, request: BackwardRequest
     ) -> None:
         """Add the loop."""
-        add_product(parts, product, request.device)
+        add_product(parts, name, product, request.device)

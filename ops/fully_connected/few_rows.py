@@ -23,7 +23,7 @@ from mxrun.ops.forward_only import ForwardOnlyImplementation
 
 # FewRows up to which the weight's rows, in the cache, are multiplied one by one as fast as by a
 # product of matrices, which needs a packed weight.
-_MAX_ROWS = 4
+_MAX_ROWS = 2
 # Bytes of the weight for each thread: one thread reads them in some 8 us, and wherever other
 # processes run, waiting for a second one costs far more than it saves.
 _BYTES_PER_TASK = 262_144
@@ -79,9 +79,9 @@ def few_rows_loop(call: FewRows) -> None:
             call.output[r * call.outputs + o] = value
 
 
-@implement("FullyConnected", backend="few_rows", before="onednn")
+@implement("FullyConnected", backend="few_rows", before="jit")
 class FewRowsFullyConnected(ForwardOnlyImplementation):
-    """One loop over the weight's rows, for up to 4 rows of float32 in inference."""
+    """One loop over the weight's rows, for one or two rows of float32 in inference."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the loop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mxrun.base.dtype import BFLOAT16
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
@@ -36,6 +36,7 @@ class OnednnFullyConnected(OnednnLinear):
         data, weight = (replace(spec, dtype=output.dtype) for spec in (given, weight))
         if _WEIGHT in request.fixed:
             weight = weight.with_layout(ANY)
+        bias = [replace(spec, dtype=FLOAT32) for spec in bias]
         product = output_product(data, weight, output, has_bias=bool(bias))
         primitive_product = onednn_product(product, request.device.team_for_flops(product.flops))
         try:

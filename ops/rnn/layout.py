@@ -10,10 +10,9 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.native_kernel import Slot
+from mxrun.ops.product_blocks import multiplies_pairs
 from mxrun.ops.rnn.parameters import PackedWeight, RNNParameters, packed_weights
 
-# Instruction sets with products of pairs of bfloat16 elements.
-_PAIRS = ("bf16", "fp16", "amx", "avx10")
 # Sequences of a task: on two cores, the largest number that leaves both at work for usual batches.
 _SEQUENCES = 8
 # A tensor of one direction of a layer: layer, direction, name.
@@ -80,10 +79,9 @@ class SequenceLayout:
     @property
     def are_pairs(self) -> bool:
         """Whether recurrent weights are pairs of bfloat16 elements in the steps' products."""
-        p, instructions = self.parameters, self.device.instruction_set
-        has_pairs = any(name in instructions for name in _PAIRS)
+        p = self.parameters
         is_even = p.state_size % 2 == 0 and p.hidden % 2 == 0
-        return self.dtype == BFLOAT16 and has_pairs and is_even
+        return self.dtype == BFLOAT16 and multiplies_pairs(self.device) and is_even
 
     @cached_property
     def weights(self) -> dict[TensorKey, PackedWeight]:

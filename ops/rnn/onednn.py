@@ -14,6 +14,7 @@ from mxrun.device.cpu.onednn.primitive import Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, extra, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
+from mxrun.ops.dense_product import dense_product_serves
 from mxrun.ops.dropout import DropoutMask, dropout_loop
 from mxrun.ops.rnn.backward import BackwardParts, BackwardSlots
 from mxrun.ops.rnn.forward import ForwardParts, ForwardSlots
@@ -291,7 +292,8 @@ def _layout(prop: RNNProperty, request: ForwardRequest) -> SequenceLayout | None
     if dtype == BFLOAT16:
         # float32 is faster than the bfloat16 reference. Rows are copied by pairs of elements.
         has_pairs = p.state_size % 2 == 0 and p.hidden % 2 == 0
-        if not has_pairs or not _multiplies(p, data.shape, request.device):
+        serves = dense_product_serves(dtype, request.device)
+        if not has_pairs or not (serves or _multiplies(p, data.shape, request.device)):
             dtype = FLOAT32
     return SequenceLayout(p, data.shape, dtype, request.device)
 

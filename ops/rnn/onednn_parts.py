@@ -68,12 +68,18 @@ class KernelBuilder:
         bias: Slot | None = None,
         adds: bool = False,
     ) -> None:
-        """Add a product of all rows; raises Unsupported.
+        """Add a product of all rows; raises Unsupported if no library has it where it is used.
 
         left, right: as stored, `transposed` in the product. adds: as in `MatrixProduct`.
         """
-        stored = map(StoredMatrices, *zip(left, right, output, strict=True), (*transposed, False))
-        product, device = MatrixProduct(*stored, bias=bias, is_added=adds), self.layout.device
+        product = MatrixProduct(
+            StoredMatrices(*left, transposed[0]),
+            StoredMatrices(*right, transposed[1]),
+            StoredMatrices(*output),
+            bias=bias,
+            is_added=adds,
+        )
+        device = self.layout.device
         if dense_product_serves(self.layout.dtype, device):
             self.parts.append(dense_product(product, device))
         else:

@@ -34,7 +34,7 @@ class Product(Arguments):
 
 @native
 def block_loop(call: Product) -> None:
-    """Compute left x right, from 0 on or from what is given."""
+    """Compute left x right, and add what is given."""
     multiply_block(
         *(call.output, 1, call.output_step),
         *(call.left, 2, call.row_step, call.inner_step),
@@ -69,7 +69,7 @@ def run(
 ) -> tuple[Array, Array]:
     """Return the output and what lies around it.
 
-    begin: what the sums begin with, one row for all or the same rows as the output's, which are
+    begin: what is added to the sums, one row for all or the same rows as the output's, which are
     then read where they are written; None for 0.
     """
     rows, inner = left.shape
@@ -131,12 +131,12 @@ def test_a_product_is_the_sum_of_its_terms_in_order(
     begin = beginning(kind, rows, columns)
     found, around = run(block_loop, left, right, begin, turned)
     total = np.zeros((rows, columns), np.float32)
-    if begin is not None:
-        total += begin
     for k in range(inner):
         # Exact in float64, then rounded once.
         term = left[:, k : k + 1].astype(np.float64) * right[k]
         total = (term + total).astype(np.float32)
+    if begin is not None:
+        total = begin + total
     np.testing.assert_array_equal(found, total)
     assert np.isnan(around).all()
 

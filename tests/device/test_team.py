@@ -63,10 +63,11 @@ def test_available_cores_follow_the_affinity() -> None:
 def test_loops_are_whole_whatever_team_the_runtime_gives(setting: dict[str, str]) -> None:
     script = (
         "import numpy as np; from mxrun.device.cpu.team_loop import TeamLoop; "
+        "from mxrun.device.cpu.call import TaskThreads; "
         "from mxrun.operator.native_kernel import Addition, add_loop; "
         "a = np.ones(100003, np.float32); b = np.ones_like(a); "
         "given = Addition(count=a.size, source=a, target=b); "
-        "loop = TeamLoop(add_loop, given, tasks=4, threads=2); "
+        "loop = TeamLoop(add_loop, given, tasks=4, threads=TaskThreads(2)); "
         "loop(); loop(); print((b == 3).all())"
     )
     assert python_output("-c", script, env={**os.environ, **setting}).strip() == "True"

@@ -161,6 +161,11 @@ def test_a_product_of_bfloat16_matrices(
     found, exact, size = multiplied(shape, turned, (BFLOAT16, output), device, has_bias=True)
     bound = 1e-6 * size + (2**-8 * np.abs(exact) if output == BFLOAT16 else 0)
     assert (np.abs(found - exact) <= bound).all()
+    found, exact, size = multiplied(
+        shape, turned, (BFLOAT16, output), device, factor=0.5, is_added=True
+    )
+    bound = 1e-6 * size + (2**-7 * size if output == BFLOAT16 else 0)
+    assert (np.abs(found - exact) <= bound).all()
 
 
 def test_terms_whose_rows_are_far_apart_are_packed() -> None:
@@ -170,6 +175,17 @@ def test_terms_whose_rows_are_far_apart_are_packed() -> None:
         for shape in ((1, columns, 40, 300), (1, 40, columns, 300)):
             found, exact, size = multiplied(shape, (True, False), dtypes, cpu(1))
             assert (np.abs(found - exact) <= 4e-7 * size).all()
+
+
+def test_long_sums_lose_few_digits() -> None:
+    left, right = np.full((2, 100_000), 0.1, np.float32), np.full((100_000, 3), 0.1, np.float32)
+    output = np.empty((2, 3), np.float32)
+    forms = [
+        StoredMatrices(TensorSpec(array.shape), slot)
+        for array, slot in ((left, source(0)), (right, source(1)), (output, target(0)))
+    ]
+    run(MatrixProduct(*forms), {source(0): left, source(1): right, target(0): output}, cpu(1))
+    np.testing.assert_allclose(output, 100_000 * float(left[0, 0]) ** 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 32])

@@ -20,6 +20,8 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.graph import StepKind
 from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
+from mxrun.operator.kernel import ForwardRequest, OpReqType
+from mxrun.operator.register import create, implementations
 
 pytestmark = pytest.mark.skipif(onednn_library.load() is None, reason=onednn_library.reason())
 needs_bfloat16 = pytest.mark.skipif(
@@ -139,7 +141,7 @@ def inference(fixed: bool, precision: str) -> Executor:
 
 
 def packed(executor: Executor) -> dict[str, bool]:
-    """Return by layer whether it reads its weight in a blocked layout of oneDNN."""
+    """Return by layer whether it reads its weight in a packed layout."""
     kernels = {step.name: step.kernel for step in executor.plan.phases[EVALUATE].steps}
     found = {}
     for name in ("first", "second", "third"):
@@ -160,4 +162,30 @@ def test_a_weight_that_nothing_changes_is_packed_beforehand(precision: str) -> N
     assert {"first_weight", "minus"} <= prepared
     for name in fixed.plan.phases[EVALUATE].graph.results:
         ours, theirs = (executor.result(EVALUATE, name).values() for executor in (fixed, changing))
-        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-5 * np.abs(theirs).max(), err_msg=name)
+        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("rows", [1, 6])
+@needs_bfloat16
+def test_a_bias_in_bfloat16_is_read_as_float32(rows: int, fixed: bool) -> None:
+    prop = create("FullyConnected", {"num_hidden": HIDDEN})
+    shapes = ((rows, FEATURES), (HIDDEN, FEATURES), (HIDDEN,))
+    request = ForwardRequest(
+        inputs=tuple(TensorSpec(shape, "bfloat16") for shape in shapes),
+        outputs=(TensorSpec((rows, HIDDEN), "bfloat16"),),
+        requests=(OpReqType.WRITE,),
+        is_train=False,
+        device=cpu(1),
+        fixed=frozenset({1, 2} if fixed else ()),
+    )
+    for name, implementation in implementations("FullyConnected").items():
+        kernel = implementation.prepare_forward(prop, request)
+        if kernel is not None:
+            assert kernel.inputs[2] is not None
+            assert kernel.inputs[2].dtype == "float32", name
+
+
+def test_a_row_or_two_need_no_packed_weight() -> None:
+    names = list(implementations("FullyConnected"))
+    assert names.index("few_rows") < names.index("jit") < names.index("onednn")

@@ -7,6 +7,7 @@ from mxrun.codegen import philox
 from mxrun.codegen.arguments import Arguments, Int32s, Integer
 from mxrun.codegen.intrinsics import random_words, share
 from mxrun.codegen.jit import native
+from mxrun.device.cpu.call import TaskThreads
 from mxrun.device.cpu.team import team
 from mxrun.device.cpu.team_loop import TeamLoop
 from mxrun.runtime.random import Stream
@@ -67,7 +68,7 @@ def compiled(key: int, step: int, first: int, count: int, threads: int = 1) -> n
         first=signed(first),
     )
     with team(threads):
-        TeamLoop(words_loop, arguments, threads, threads)()
+        TeamLoop(words_loop, arguments, threads, TaskThreads(threads))()
     return drawn
 
 

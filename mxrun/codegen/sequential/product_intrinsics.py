@@ -28,9 +28,10 @@ _POINTER = Pointer(FLOAT32)
 # Rows of the tiles, largest first. Tiles of other heights and widths made no product faster, but
 # the code takes a third longer to compile.
 _ROWS = (6, 2, 1)
-# Vectors in a row of a tile: with 32 registers of 512 bits, six rows of four sums leave room for a
-# row of the right factor; otherwise a vector takes several registers.
-_WIDE, _NARROW = (4, 2, 1), (1,)
+# Vectors in a row of a tile, of which the last one may have fewer columns: with 32 registers of 512
+# bits, six rows of four sums leave room for a row of the right factor; otherwise a vector takes
+# several registers.
+_WIDE, _NARROW = (4, 2, 1), (1, 1)
 
 
 def _widths() -> tuple[int, ...]:
@@ -66,38 +67,49 @@ def _generate(function: Any, step: Step) -> None:
     builder = ir.IRBuilder(function.append_basic_block("start"))
     columns = function.args[11]
     first: Any = WORD(0)
-    for vectors in _widths():
+    *widths, last = _widths()
+    for vectors in widths:
         width = WORD(vectors * LANES)
-        rest = builder.sub(columns, first)
-        if vectors == 1:
-            # The last vector may have fewer columns.
-            rest = builder.add(rest, WORD(LANES - 1))
-        count = builder.sdiv(rest, width)
+        count = builder.sdiv(builder.sub(columns, first), width)
         with counted_loop(builder, count) as index:
-            _rows(builder, function, builder.add(first, builder.mul(index, width)), vectors, step)
+            column = builder.add(first, builder.mul(index, width))
+            _rows(builder, function, column, vectors, step, None)
         first = builder.add(first, builder.mul(count, width))
+    rest = builder.add(builder.sub(columns, first), WORD(LANES - 1))
+    with counted_loop(builder, builder.sdiv(rest, WORD(LANES))) as index:
+        column = builder.add(first, builder.mul(index, WORD(LANES)))
+        mask = first_lanes(builder, builder.sub(columns, column), LANES)
+        _rows(builder, function, column, last, step, mask)
     builder.ret_void()
 
 
-def _rows(builder: Any, function: Any, column: Any, vectors: int, step: Step) -> None:
+def _rows(
+    builder: Any, function: Any, column: Any, vectors: int, step: Step, mask: Any | None
+) -> None:
     rows = function.args[10]
     first: Any = WORD(0)
     for height in _ROWS:
         count = builder.sdiv(builder.sub(rows, first), WORD(height))
         with counted_loop(builder, count) as index:
             row = builder.add(first, builder.mul(index, WORD(height)))
-            _tile(builder, function, row, column, height, vectors, step)
+            _tile(builder, function, row, column, height, vectors, step, mask)
         first = builder.add(first, builder.mul(count, WORD(height)))
 
 
 def _tile(
-    builder: Any, function: Any, row: Any, column: Any, height: int, vectors: int, step: Step
+    builder: Any,
+    function: Any,
+    row: Any,
+    column: Any,
+    height: int,
+    vectors: int,
+    step: Step,
+    mask: Any | None,
 ) -> None:
-    """Generate one tile: its sums begin with 0 or in memory, and are written."""
+    """Generate one tile: its sums, to which others may be added, are written."""
     output, to, output_step, left, left_at, row_step, inner_step = function.args[:7]
-    right, right_at, right_step, _, columns, inner = function.args[7:13]
+    right, right_at, right_step, _, _, inner = function.args[7:13]
     begin, begin_at, begin_step, is_begun = function.args[13:]
-    mask = first_lanes(builder, builder.sub(columns, column), LANES) if vectors == 1 else None
     factors = TileFactors(
         left=builder.gep(left, [builder.add(left_at, builder.mul(row, row_step))]),
         row_bytes=builder.mul(row_step, WORD(4)),
@@ -119,15 +131,13 @@ def _tile(
         ]
 
     zero = ir.Constant(FLOATS.code, None)
-    before = builder.block
-    with builder.if_then(builder.icmp_signed("!=", is_begun, WORD(0))):
-        given = [load_masked(builder, each, mask) for each in places(begin, begin_at, begin_step)]
-        loaded = builder.block
-    sums = [builder.phi(FLOATS.code) for _ in given]
-    for phi, each in zip(sums, given, strict=True):
-        phi.add_incoming(zero, before)
-        phi.add_incoming(each, loaded)
-    sums = tile_sums(builder, factors, height, sums, step)
+    products = tile_sums(builder, factors, height, [zero] * height * vectors, step)
+    # Without a beginning nothing is loaded, and 0 is added.
+    count = builder.sub(function.args[11], column)
+    begun = builder.icmp_signed("!=", is_begun, WORD(0))
+    read = first_lanes(builder, builder.select(begun, count, WORD(0)), LANES)
+    given = [load_masked(builder, each, read) for each in places(begin, begin_at, begin_step)]
+    sums = [builder.fadd(*each) for each in zip(given, products, strict=True)]
     for target, total in zip(places(output, to, output_step), sums, strict=True):
         store_masked(builder, total, target, mask)
 

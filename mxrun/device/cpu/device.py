@@ -17,6 +17,7 @@ from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
 from mxrun.device.cpu import machine, team
+from mxrun.device.cpu.call import TaskThreads
 from mxrun.device.cpu.movable import CpuMovableProgram
 from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.program import CpuProgram
@@ -67,7 +68,7 @@ class CpuDevice(HostDevice):
     def missing(cls) -> str:
         """Return why oneDNN is missing; empty if it is there."""
         why = library.reason()
-        return f"{why}; the layers run on NumPy, which is slower" if why else ""
+        return f"{why}; convolutions and poolings run on NumPy, which is slower" if why else ""
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
@@ -120,4 +121,4 @@ class CpuDevice(HostDevice):
         """Return a loop that the team runs, so that each thread finds its tasks in its cache."""
         threads = self.description.threads
         tasks = max(tasks_for_elements(elements), team_for_elements(elements, threads))
-        return TeamLoop(function, arguments, tasks, threads)
+        return TeamLoop(function, arguments, tasks, TaskThreads(threads))

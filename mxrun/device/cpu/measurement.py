@@ -343,7 +343,7 @@ def _passing(
     passes = max(1, _REPEAT_BYTES // nbytes)
     chunks = part // chunk
     arguments = Passes(count=chunk // 8, passes=passes, source=None, target=None)
-    loop = TeamLoop(function, arguments, threads, threads, unlocked=True)
+    loop = TeamLoop(function, arguments, threads, TaskThreads(threads), unlocked=True)
 
     def repeat(number: int) -> None:
         for name, begin in begins.items():

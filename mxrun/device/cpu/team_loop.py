@@ -9,16 +9,16 @@ from mxrun.device.cpu.call import TaskThreads, loop_call
 
 
 class TeamLoop(HostLoop):
-    """Host loop of `tasks`, which at most `threads` run together."""
+    """Host loop of `tasks`, which threads run together."""
 
     def __init__(
         self,
         function: NativeFunction,
         arguments: Arguments,
         tasks: int,
-        threads: int,
+        threads: TaskThreads,
         unlocked: bool = False,
     ) -> None:
-        bound = loop_call(function, arguments, tasks, TaskThreads(threads))
+        bound = loop_call(function, arguments, tasks, threads)
         self._owner = bound.owner
         self._bind(bound.function, bound.arguments, arguments, bound.owner[0], unlocked)
