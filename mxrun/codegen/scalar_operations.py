@@ -98,19 +98,20 @@ class OperationGenerator:
     def _avx512(self, operation: str, arguments: Sequence[Any]) -> Any:
         """Call a masked AVX-512 intrinsic.
 
-        Its arguments are vectors, immediates, the pass-through value, the mask and the rounding
-        mode.
+        Its arguments are vectors, immediates, the pass-through value, the mask and, if its name
+        begins with `mask`, the rounding mode.
         """
         name, numbers = _AVX512[operation]
         register = ir.VectorType(ir.FloatType(), _REGISTER)
         mask = ir.Constant(ir.IntType(_REGISTER), -1)
         constants = [ir.Constant(INDEX, number) for number in numbers]
+        # The current rounding mode.
+        mode = [ir.Constant(INDEX, 4)] if name.startswith("mask") else []
         parts = []
         for first in range(0, LANES, _REGISTER):
             own = [self._lanes_of(argument, first, _REGISTER) for argument in arguments]
-            # The last argument selects the current rounding mode.
-            actual = [*own, *constants, own[0], mask, ir.Constant(INDEX, 4)]
-            full = f"llvm.x86.avx512.mask.{name}.ps.512"
+            actual = [*own, *constants, own[0], mask, *mode]
+            full = f"llvm.x86.avx512.{name}.ps.512"
             parts.append(call_function(self.builder, full, register, actual))
         return self._joined(parts)
 
@@ -176,9 +177,11 @@ _INTRINSICS = {
 }
 # Name and immediate operands. 11 of a mantissa: interval 3/4 to 3/2, NaN for negative numbers.
 _AVX512: dict[str, tuple[str, tuple[int, ...]]] = {
-    "scale": ("scalef", ()),
-    "exponent": ("getexp", ()),
-    "mantissa": ("getmant", (11,)),
+    "scale": ("mask.scalef", ()),
+    "exponent": ("mask.getexp", ()),
+    "mantissa": ("mask.getmant", (11,)),
+    "reciprocal": ("rcp14", ()),
+    "reciprocal_root": ("rsqrt14", ()),
 }
 _COMPARISONS = {"less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
 _ARITHMETIC = {
