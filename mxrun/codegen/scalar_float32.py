@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable
 from functools import cache
 
+from mxrun.codegen import scalar_error_function
+from mxrun.codegen.scalar_double import widened
 from mxrun.codegen.scalar_instructions import (
     at_least,
     at_most,
     bits,
     copy_sign,
-    exponent_and_mantissa,
     fma,
     looks_up,
     magnitude,
@@ -29,14 +30,18 @@ from mxrun.codegen.scalar_instructions import (
     scale,
     select,
 )
+from mxrun.codegen.scalar_parts import Pair
 from mxrun.codegen.scalar_pieces import (
     PIECES,
     Function,
     Pieces,
-    by_octaves,
-    octave_pieces,
+    looked_up,
+    octave_number,
+    octave_table,
     piece,
     piecewise,
+    rising,
+    rising_table,
     table,
 )
 from mxrun.codegen.scalar_remainder import long_rest, with_divisor_sign
@@ -49,7 +54,6 @@ LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 # of a power of two.
 ROUNDING_SHIFT = 12582912.0
 BIASED = ROUNDING_SHIFT + 127.0
-POSITIVE_LN2_HIGH, POSITIVE_LN2_LOW = 0.69314575195312, 1.4286068203094e-06
 
 # e^r for |r| <= log(2) / 2.
 EXP = (
@@ -72,18 +76,6 @@ EXPM1 = (
 )
 # (e^2r - 1 - 2 r) / (2 r^2).
 TANH = tuple(number * 2.0 ** (i + 1) for i, number in enumerate(EXPM1))
-# (log(1 + f) - f + f^2 / 2) / f^3 for f from -1/4 to 1/2.
-LOG = (
-    0.33333340287208557,
-    -0.2500016689300537,
-    0.19999565184116364,
-    -0.16655169427394867,
-    0.14277170598506927,
-    -0.12731172144412994,
-    0.11695794761180878,
-    -0.09087541699409485,
-    0.03740246221423149,
-)
 # (log(1 + z) - z) / z^2 on [0, 1].
 LOG1P = (
     -0.49999988079071045,
@@ -147,6 +139,7 @@ STEP, SIGMOID_END, SOFTPLUS_END, EXPM1_END = 0.25, 7.875, 7.375, 3.875
 SOFTPLUS_LINE, EXPM1_LINE = 0.625, 0.375
 # gelu's tables cover 0 to -5.355 in 31.5 steps; for the first 2.5 the line is x / 2.
 GELU_STEP, GELU_END, GELU_LINE = 0.17, 5.355, 0.425
+# The octaves of tanh's and erfc's tables, which end at 10.3, and of erf's.
 TANH_SHIFT, ERF_SHIFT = 0.6875, 0.28125
 
 
@@ -178,20 +171,10 @@ def _expm1_by_exponential(x: ScalarValue) -> ScalarValue:
     return select(magnitude(x) < 2.0**-24, x, result)
 
 
-def log(x: ScalarValue) -> ScalarValue:
-    """Compute the natural logarithm."""
-    k, m = exponent_and_mantissa(x)
-    f = m - 1.0
-    square = f * f
-    # Both parts of log(2) are positive, so that an infinite k does not give NaN.
-    total = fma(k, POSITIVE_LN2_LOW, f * square * polynomial(f, LOG))
-    return fma(k, POSITIVE_LN2_HIGH, f + fma(square, -0.5, total))
-
-
 def tanh(x: ScalarValue) -> ScalarValue:
     """Compute the hyperbolic tangent, which is 1 from 9.5 on."""
     a = at_most(magnitude(x), 9.5)
-    usual = by_octaves(a, TANH_SHIFT, _tanh_pieces()) if looks_up(x) else _tanh_by_division(a)
+    usual = rising(a, TANH_SHIFT, _tanh_pieces()) if looks_up(x) else _tanh_by_division(a)
     return copy_sign(usual, x)
 
 
@@ -254,8 +237,27 @@ def _softplus_by_exponential(x: ScalarValue) -> ScalarValue:
 def erf(x: ScalarValue) -> ScalarValue:
     """Compute the error function, which is 1 from 4 on."""
     a = at_most(magnitude(x), 4.0)
-    usual = by_octaves(a, ERF_SHIFT, _erf_pieces()) if looks_up(x) else _erf_by_exponent(a)
+    usual = rising(a, ERF_SHIFT, _erf_pieces()) if looks_up(x) else _erf_by_exponent(a)
     return copy_sign(usual, x)
+
+
+def erfc(x: ScalarValue) -> ScalarValue:
+    """Compute 1 - erf(x) from tables of erfc(a) * e^(a^2); from 10.06 on it is 0."""
+    if not looks_up(x):
+        return widened(scalar_error_function.erfc)(x)
+    a = at_most(magnitude(x), 10.3)
+    d, (value, *slopes) = looked_up(a, octave_number(a, TANH_SHIFT), _erfc_pieces())
+    slope = polynomial(d, slopes)
+    scaled = fma(d, slope, value)
+    far = _times_exponential((scaled, fma(d, slope, value - scaled)), (a, -a))
+    return select(x < 0.0, 2.0 - far, far)
+
+
+def _times_exponential(factor: Pair, exponent: tuple[ScalarValue, ScalarValue]) -> ScalarValue:
+    """Compute (factor[0] + factor[1]) * e^(exponent[0] * exponent[1])."""
+    (scaled, scaled_rest), (k, r, rest) = factor, _exponential_of_product(*exponent)
+    rest = fma(scaled, rest, fma(scaled_rest, r, scaled_rest))
+    return scale(scaled + fma(scaled, r, rest), k)
 
 
 def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
@@ -285,11 +287,9 @@ def gelu(x: ScalarValue) -> ScalarValue:
 def _gelu_far_below(x: ScalarValue) -> ScalarValue:
     """Compute gelu for x below -5, where x * P(N < x) * e^(x^2 / 2) is a function of 1 / x^2."""
     z = at_least(x, -14.7)
-    k, r, rest = _exponential_of_product(z * -0.5, z)
     series = polynomial(1.0 / (z * z), NORMAL_FAR)
     scaled = series - 51 / 128
-    scaled_rest = series - (scaled + 51 / 128)
-    return scale(scaled + fma(scaled, r, fma(scaled, rest, scaled_rest)), k)
+    return _times_exponential((scaled, series - (scaled + 51 / 128)), (z * -0.5, z))
 
 
 def _gelu_by_division(x: ScalarValue) -> ScalarValue:
@@ -339,12 +339,17 @@ def _expm1_pieces() -> Pieces:
 
 @cache
 def _tanh_pieces() -> Pieces:
-    return octave_pieces(math.tanh, TANH_SHIFT, 4)
+    return rising_table(math.tanh, TANH_SHIFT, 4)
 
 
 @cache
 def _erf_pieces() -> Pieces:
-    return octave_pieces(math.erf, ERF_SHIFT, 4)
+    return rising_table(math.erf, ERF_SHIFT, 4)
+
+
+@cache
+def _erfc_pieces() -> Pieces:
+    return octave_table(lambda a: math.erfc(a) * math.exp(a * a), TANH_SHIFT, 5)
 
 
 @cache

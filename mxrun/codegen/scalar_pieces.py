@@ -28,30 +28,48 @@ _NO_SLOPE = 2.0**-40
 
 def piecewise(x: ScalarValue, number: ScalarValue, pieces: Pieces) -> ScalarValue:
     """Compute the function that the tables approximate, for x in the piece of this number."""
+    d, coefficients = looked_up(x, number, pieces)
+    return polynomial(d, coefficients)
+
+
+def looked_up(
+    x: ScalarValue, number: ScalarValue, pieces: Pieces
+) -> tuple[ScalarValue, list[ScalarValue]]:
+    """Return the distance of x from the centre of its piece, and the coefficients."""
     centre, *coefficients = (lookup(number, entries) for entries in pieces)
-    return polynomial(x - centre, coefficients)
+    return x - centre, coefficients
 
 
-def by_octaves(a: ScalarValue, shift: float, pieces: Pieces) -> ScalarValue:
-    """Compute the function of `octave_pieces` for a from 0 to 15 * shift."""
-    # 8 pieces per octave of a + shift.
-    number = bits(a + shift) >> 20
-    centre, value, *slopes = (lookup(number, entries) for entries in pieces)
-    d = a - centre
+def octave_number(a: ScalarValue, shift: float) -> ScalarValue:
+    """Return the number of a's piece, 8 per octave of a + shift, for a from 0 to 15 * shift.
+
+    The first octave is that of the shift, a multiple of 1/8 of its octave.
+    """
+    return bits(a + shift) >> 20
+
+
+def octave_table(function: Function, shift: float, degree: int) -> Pieces:
+    """Return tables of a function by the numbers of `octave_number`."""
+    return table(piece(function, ends, degree) for ends in _octave_ends(shift))
+
+
+def rising(a: ScalarValue, shift: float, pieces: Pieces) -> ScalarValue:
+    """Compute the function of `rising_table`."""
+    d, (value, *slopes) = looked_up(a, octave_number(a, shift), pieces)
     # In the piece that begins at 0 the distance is a, and the value 0; in others the value is
     # larger than the distance.
     return polynomial(d, (at_least(value, d), *slopes))
 
 
-def octave_pieces(function: Function, shift: float, degree: int) -> Pieces:
-    """Return tables of an increasing function with function(a) close to a at 0.
+def rising_table(function: Function, shift: float, degree: int) -> Pieces:
+    """Return tables like `octave_table`, of an increasing function that is close to a at 0.
 
-    The first octave is that of the shift, a multiple of 1/8 of its octave. In the piece that begins
-    at 0 the tables approximate function(a) - a, so that the sum is rounded only once.
+    In the piece that begins at 0 the tables approximate function(a) - a, so that the sum is rounded
+    only once.
     """
     return table(
-        piece(function if low else lambda a: function(a) - a, (low, high), degree)
-        for low, high in _octave_ends(shift)
+        piece(function if ends[0] else lambda a: function(a) - a, ends, degree)
+        for ends in _octave_ends(shift)
     )
 
 
@@ -102,7 +120,7 @@ def _error(number: float) -> float:
 
 
 def _octave_ends(shift: float) -> list[Ends]:
-    """Return the ends of the pieces, indexed like in `by_octaves`.
+    """Return the ends of the pieces, by the numbers of `octave_number`.
 
     The index consists of the lowest bits of the exponent and the highest of the fraction.
     """
