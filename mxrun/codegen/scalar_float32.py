@@ -1,9 +1,10 @@
 """The most frequent elementary functions of networks, in float32 arithmetic alone.
 
-Every function is straight-line code without branches. The polynomials are minimax fits (Remez) of
-the functions in the comments above them. Where a step needs more precision than float32 has, a
-comment explains it. tests/codegen/test_scalar_accuracy gives the largest errors over all float32
-numbers.
+Where tables can be looked up in registers, most functions are piecewise polynomials, and other
+formulas compute what is far from 0; elsewhere these compute everything. The polynomials of the
+formulas are minimax fits (Remez) of the functions in the comments above them. Where a step needs
+more precision than float32 has, a comment explains it. tests/codegen/test_scalar_accuracy gives the
+largest errors over all float32 numbers.
 """
 
 from __future__ import annotations
@@ -137,8 +138,9 @@ NORMAL_FAR = (
 # between two of them. A straight line is added to some.
 STEP, SIGMOID_END, SOFTPLUS_END, EXPM1_END = 0.25, 7.875, 7.375, 3.875
 SOFTPLUS_LINE, EXPM1_LINE = 0.625, 0.375
-# gelu's tables cover 0 to -5.355 in 31.5 steps; for the first 2.5 the line is x / 2.
-GELU_STEP, GELU_END, GELU_LINE = 0.17, 5.355, 0.425
+# gelu's tables cover 0 to -5.355 in 31.5 steps; for the first 2.5 the line is x / 2. They are exact
+# enough to -5.2, and for the difference to a large positive x to the end.
+GELU_STEP, GELU_END, GELU_FAR, GELU_LINE = 0.17, 5.355, 5.2, 0.425
 # The octaves of tanh's and erfc's tables, which end at 10.3, and of erf's.
 TANH_SHIFT, ERF_SHIFT = 0.6875, 0.28125
 
@@ -256,8 +258,9 @@ def erfc(x: ScalarValue) -> ScalarValue:
 def _times_exponential(factor: Pair, exponent: tuple[ScalarValue, ScalarValue]) -> ScalarValue:
     """Compute (factor[0] + factor[1]) * e^(exponent[0] * exponent[1])."""
     (scaled, scaled_rest), (k, r, rest) = factor, _exponential_of_product(*exponent)
+    result = fma(scaled, r, scaled)
     rest = fma(scaled, rest, fma(scaled_rest, r, scaled_rest))
-    return scale(scaled + fma(scaled, r, rest), k)
+    return scale(result + (fma(scaled, r, scaled - result) + rest), k)
 
 
 def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
@@ -281,7 +284,7 @@ def gelu(x: ScalarValue) -> ScalarValue:
     # Near 0 the tables hold gelu(x) - x / 2, an even function.
     line = select(minus_a > -GELU_LINE, x * 0.5, at_least(x, 0.0))
     usual = piecewise(minus_a, number, _gelu_pieces()) + line
-    return rarely(x < -GELU_END, _gelu_far_below(x), usual)
+    return rarely(x < -GELU_FAR, _gelu_far_below(x), usual)
 
 
 def _gelu_far_below(x: ScalarValue) -> ScalarValue:
