@@ -141,8 +141,8 @@ SOFTPLUS_LINE, EXPM1_LINE = 0.625, 0.375
 # gelu's tables cover 0 to -5.355 in 31.5 steps; for the first 2.5 the line is x / 2. They are exact
 # enough to -5.2, and for the difference to a large positive x to the end.
 GELU_STEP, GELU_END, GELU_FAR, GELU_LINE = 0.17, 5.355, 5.2, 0.425
-# The octaves of tanh's and erfc's tables, which end at 10.3, and of erf's.
-TANH_SHIFT, ERF_SHIFT = 0.6875, 0.28125
+# The octaves of the tables of tanh and erfc end at 10.3, those of erf at 4.2.
+TANH_SHIFT, ERFC_SHIFT, ERF_SHIFT = 0.718, 0.6875, 0.28125
 
 
 def exp(x: ScalarValue) -> ScalarValue:
@@ -176,8 +176,9 @@ def _expm1_by_exponential(x: ScalarValue) -> ScalarValue:
 def tanh(x: ScalarValue) -> ScalarValue:
     """Compute the hyperbolic tangent, which is 1 from 9.5 on."""
     a = at_most(magnitude(x), 9.5)
-    usual = rising(a, TANH_SHIFT, _tanh_pieces()) if looks_up(x) else _tanh_by_division(a)
-    return copy_sign(usual, x)
+    if not looks_up(x):
+        return copy_sign(_tanh_by_division(a), x)
+    return copy_sign(piecewise(a, octave_number(a, TANH_SHIFT), _tanh_pieces()), x)
 
 
 def _tanh_by_division(a: ScalarValue) -> ScalarValue:
@@ -248,7 +249,7 @@ def erfc(x: ScalarValue) -> ScalarValue:
     if not looks_up(x):
         return widened(scalar_error_function.erfc)(x)
     a = at_most(magnitude(x), 10.3)
-    d, (value, *slopes) = looked_up(a, octave_number(a, TANH_SHIFT), _erfc_pieces())
+    d, (value, *slopes) = looked_up(a, octave_number(a, ERFC_SHIFT), _erfc_pieces())
     slope = polynomial(d, slopes)
     scaled = fma(d, slope, value)
     far = _times_exponential((scaled, fma(d, slope, value - scaled)), (a, -a))
@@ -342,7 +343,12 @@ def _expm1_pieces() -> Pieces:
 
 @cache
 def _tanh_pieces() -> Pieces:
-    return rising_table(math.tanh, TANH_SHIFT, 4)
+    """Return tables whose slope at 0 is exactly 1: the first piece is tanh(a) / a times a."""
+
+    def first(ends: tuple[float, float]) -> list[float]:
+        return [0.0, 0.0, *piece(lambda a: math.tanh(a) / a if a else 1.0, ends, 3)[1:]]
+
+    return octave_table(math.tanh, TANH_SHIFT, 4, first)
 
 
 @cache
@@ -352,7 +358,10 @@ def _erf_pieces() -> Pieces:
 
 @cache
 def _erfc_pieces() -> Pieces:
-    return octave_table(lambda a: math.erfc(a) * math.exp(a * a), TANH_SHIFT, 5)
+    def scaled(a: float) -> float:
+        return math.erfc(a) * math.exp(a * a)
+
+    return octave_table(scaled, ERFC_SHIFT, 5, lambda ends: piece(scaled, ends, 5))
 
 
 @cache

@@ -23,7 +23,7 @@ PIECES = 32
 # Centres that are tried for a piece, and those of them whose coefficients are computed.
 _CENTRES, _BEST_CENTRES = 256, 8
 # A slope that is too small for a difference in float32.
-_NO_SLOPE = 2.0**-40
+_NO_SLOPE = 2.0**-36
 
 
 def piecewise(x: ScalarValue, number: ScalarValue, pieces: Pieces) -> ScalarValue:
@@ -41,16 +41,23 @@ def looked_up(
 
 
 def octave_number(a: ScalarValue, shift: float) -> ScalarValue:
-    """Return the number of a's piece, 8 per octave of a + shift, for a from 0 to 15 * shift.
+    """Return the number of a's piece, 8 per octave of a + shift, for a >= 0 in four octaves.
 
-    The first octave is that of the shift, a multiple of 1/8 of its octave.
+    The first piece is the one that contains the shift.
     """
     return bits(a + shift) >> 20
 
 
-def octave_table(function: Function, shift: float, degree: int) -> Pieces:
-    """Return tables of a function by the numbers of `octave_number`."""
-    return table(piece(function, ends, degree) for ends in _octave_ends(shift))
+def octave_table(
+    function: Function, shift: float, degree: int, first: Callable[[Ends], Sequence[float]]
+) -> Pieces:
+    """Return tables of a function by the numbers of `octave_number`.
+
+    first: returns the piece that begins at 0.
+    """
+    return table(
+        piece(function, ends, degree) if ends[0] else first(ends) for ends in _octave_ends(shift)
+    )
 
 
 def rising(a: ScalarValue, shift: float, pieces: Pieces) -> ScalarValue:
@@ -67,9 +74,8 @@ def rising_table(function: Function, shift: float, degree: int) -> Pieces:
     In the piece that begins at 0 the tables approximate function(a) - a, so that the sum is rounded
     only once.
     """
-    return table(
-        piece(function if ends[0] else lambda a: function(a) - a, ends, degree)
-        for ends in _octave_ends(shift)
+    return octave_table(
+        function, shift, degree, lambda ends: piece(lambda a: function(a) - a, ends, degree)
     )
 
 
@@ -88,14 +94,17 @@ def piece(function: Function, ends: Ends, degree: int) -> list[float]:
     """
     low, high = ends
     middle, radius = np.float32((low + high) / 2), (high - low) / 2
+    zeros = _chebyshev_zeros(degree + 1)
     if low * high > 0:
-        zeros = _chebyshev_zeros(degree + 1)
         distances = radius * zeros[np.arange(degree + 1) != degree // 2]
         centres = [float(middle + k * np.spacing(middle)) for k in range(_CENTRES)]
         centres.sort(key=lambda centre: _error(function(centre)))
-        rows = [_about(centre, function, distances) for centre in centres[:_BEST_CENTRES]]
+    elif low * high < 0:
+        distances, centres = radius * _chebyshev_zeros(degree), [0.0]
     else:
-        rows = [_about(0.0, function, (low + high) / 2 + radius * _chebyshev_zeros(degree))]
+        # The first of the zeros is moved to 0.
+        distances, centres = (low + high) * (zeros[:-1] + zeros[0]) / (1.0 + zeros[0]), [0.0]
+    rows = [_about(centre, function, distances) for centre in centres[:_BEST_CENTRES]]
     best = min(rows, key=lambda row: _error(row[1]) + _error(row[2]) * radius)
     # If the value and the slope at 0 are 0, the polynomial is -0 at -0.
     slope = best[2] if abs(best[2]) > _NO_SLOPE else _NO_SLOPE
@@ -130,8 +139,8 @@ def _octave_ends(shift: float) -> list[Ends]:
         # The exponent field is biased by 127.
         exponent = math.floor(math.log2(shift))
         exponent += (octave - exponent - 127) % 4
-        if (8 + part) * 2.0 ** (exponent - 3) < shift:
+        if (9 + part) * 2.0 ** (exponent - 3) <= shift:
             exponent += 4
         width = 2.0 ** (exponent - 3)
-        ends.append(((8 + part) * width - shift, (9 + part) * width - shift))
+        ends.append((max((8 + part) * width - shift, 0.0), (9 + part) * width - shift))
     return ends
