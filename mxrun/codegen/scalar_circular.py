@@ -209,6 +209,11 @@ def far_cos(x: ScalarValue, dtype: str) -> ScalarValue:
     return select(magnitude(x) < math.inf, _wave(n + 1, rest), math.nan)
 
 
+def far_tan(x: ScalarValue, dtype: str) -> ScalarValue:
+    """Compute the tangent of a large number that fits `dtype`."""
+    return select(magnitude(x) < math.inf, _slope(*far(x, dtype)), math.nan)
+
+
 def sin(x: ScalarValue) -> ScalarValue:
     """Compute the sine."""
     ordinary = select(magnitude(x) < TINY, x, _wave(*near(x)))
@@ -221,11 +226,10 @@ def cos(x: ScalarValue) -> ScalarValue:
     return rarely(is_far(x), far_cos(x, "float64"), _wave(n + 1, rest))
 
 
-def tan(x: ScalarValue, dtype: str = "float64") -> ScalarValue:
-    """Compute the tangent of a number that fits `dtype`."""
+def tan(x: ScalarValue) -> ScalarValue:
+    """Compute the tangent."""
     ordinary = select(magnitude(x) < TINY, x, _slope(*near(x)))
-    other = select(magnitude(x) < math.inf, _slope(*far(x, dtype)), math.nan)
-    return rarely(is_far(x), other, ordinary)
+    return rarely(is_far(x), far_tan(x, "float64"), ordinary)
 
 
 def arctan(x: ScalarValue) -> ScalarValue:
@@ -246,12 +250,9 @@ def arctan(x: ScalarValue) -> ScalarValue:
     return odd(x, part + (t + fma(t * square, polynomial(square, ARCTAN), rest)))
 
 
-def _arcsin_series(x: ScalarValue, square: ScalarValue) -> ScalarValue:
-    """Compute arcsin(x) - x for |x| <= 1/2."""
-    return x * square * polynomial(square, ARCSIN)
-
-
-def _arcsin_parts(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
+def _arcsin_parts(
+    x: ScalarValue, series: Sequence[float]
+) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
     """Return whether |x| > 1/2, and s and arcsin(s) - s.
 
     s is |x| or, with arcsin(|x|) = pi / 2 - 2 * arcsin(s), sqrt((1 - |x|) / 2).
@@ -260,19 +261,19 @@ def _arcsin_parts(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValue
     large = a > 0.5
     square = select(large, fma(a, -0.5, 0.5), a * a)
     s = select(large, square_root(square), a)
-    return large, s, _arcsin_series(s, square)
+    return large, s, s * square * polynomial(square, series)
 
 
-def arcsin(x: ScalarValue) -> ScalarValue:
-    """Compute the inverse sine."""
-    large, s, series = _arcsin_parts(x)
+def arcsin(x: ScalarValue, coefficients: Sequence[float] = ARCSIN) -> ScalarValue:
+    """Compute the inverse sine, with the coefficients of (arcsin(x) / x - 1) / x^2."""
+    large, s, series = _arcsin_parts(x, coefficients)
     far_result = HALF_PI - fma(series, 2.0, s * 2.0 - HALF_PI_REST)
     return odd(x, select(large, far_result, s + series))
 
 
-def arccos(x: ScalarValue) -> ScalarValue:
-    """Compute the inverse cosine."""
-    large, s, series = _arcsin_parts(x)
+def arccos(x: ScalarValue, coefficients: Sequence[float] = ARCSIN) -> ScalarValue:
+    """Compute the inverse cosine, with the coefficients of `arcsin`."""
+    large, s, series = _arcsin_parts(x, coefficients)
     double = (s + series) * 2.0
     beside = select(x > 0.0, double, 2.0 * HALF_PI - (double - 2.0 * HALF_PI_REST))
     signed = copy_sign(s, x)

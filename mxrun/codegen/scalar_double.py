@@ -1,9 +1,8 @@
-"""Functions of float32 numbers that need more bits than float32 has: log1p, pow, sin, cos, tan.
+"""Functions of float32 numbers that need more bits than float32 has: pow, arctanh, circular ones.
 
 They are computed in float64 vectors and rounded once at the end. In float64 the subnormal numbers
 of float32 are normal, and rounding errors are far below half a unit in the last place of float32.
-The polynomials interpolate at Chebyshev nodes, with errors of 1e-9 or less. Only tan has those of
-float64.
+The polynomials interpolate at Chebyshev nodes, with errors of 1e-9 or less.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ import math
 from collections.abc import Callable
 
 from mxrun.codegen import scalar_circular
-from mxrun.codegen.scalar_circular import HALF_PI, HALF_PI_REST, far_cos, far_sin
+from mxrun.codegen.scalar_circular import HALF_PI, HALF_PI_REST, far_cos, far_sin, far_tan
 from mxrun.codegen.scalar_instructions import (
     at_least,
     at_most,
     bits,
+    copy_sign,
     fma,
     magnitude,
     polynomial,
@@ -28,6 +28,7 @@ from mxrun.codegen.scalar_parts import ROUNDING_SHIFT, power_of_two, split
 from mxrun.codegen.scalar_value import ScalarValue
 
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
+ROOT_2 = math.sqrt(2.0)
 
 # e^r for |r| <= log(2) / 2, error 2^-32.
 EXP = (
@@ -57,6 +58,20 @@ HALF_WAVE = (
     2.753646354098803e-06,
     -2.4080190044261897e-08,
 )
+# tan(x) / x is a quotient of polynomials in x^2, for |x| <= pi / 4, error 2^-35.
+TAN = (1.0000000000182503, -0.11135673956270406, 0.0010748300705318253)
+TAN_DIVISOR = (1.0, -0.44469007142544736, 0.01597150204725664)
+# (arcsin(x) / x - 1) / x^2 in x^2, for x up to 1/2, error 2^-35.
+ARCSIN = (
+    0.16666666665495086,
+    0.07500000598829049,
+    0.044642358484883196,
+    0.030397634130580702,
+    0.022132443623426794,
+    0.019306260869368045,
+    0.005443185102748106,
+    0.02930523970533579,
+)
 
 
 def widened(function: Callable[..., ScalarValue]) -> Callable[..., ScalarValue]:
@@ -77,27 +92,30 @@ def _exp(x: ScalarValue) -> ScalarValue:
     return polynomial(r, EXP) * power_of_two(k)
 
 
-def _log_of(k: ScalarValue, f: ScalarValue) -> ScalarValue:
-    """Compute log(2^k * (1 + f))."""
-    s = f / (f + 2.0)
+def _log_of(k: ScalarValue, s: ScalarValue) -> ScalarValue:
+    """Compute log(2^k * (1 + s) / (1 - s))."""
     square = s * s
     total = fma(k, LN2_LOW, s * square * polynomial(square, LOG))
     return fma(k, LN2_HIGH, fma(s, 2.0, total))
 
 
-def log1p(x: ScalarValue) -> ScalarValue:
-    """Compute log(1 + x), to full relative accuracy near 0."""
-    k, _ = split(x + 1.0)
-    inverse = power_of_two(-k)
-    total = _log_of(k, fma(x, inverse, inverse - 1.0))
-    total = select(x < math.inf, total, x)
-    total = select(x == 0.0, x, total)
-    return select(x > -1.0, total, select(x == -1.0, x.constant(-math.inf), math.nan))
+def arctanh(x: ScalarValue) -> ScalarValue:
+    """Compute log((1 + a) / (1 - a)) / 2 for a = |x|, with the sign of x."""
+    a = magnitude(x)
+    exponent, f = split(1.0 - a)
+    # The quotient is 2^k times a number from sqrt(1/2) to sqrt(2).
+    k = select(a + 1.0 > fma(f, ROOT_2, ROOT_2), 1.0 - exponent, -exponent)
+    power = power_of_two(k)
+    up, down = power + 1.0, 1.0 - power
+    half = _log_of(k, fma(a, up, down) / fma(a, down, up)) * 0.5
+    half = select(a < 1.0, half, select(a == 1.0, x.constant(math.inf), math.nan))
+    return copy_sign(half, x)
 
 
 def pow(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     """Compute x^y; special values follow C's pow."""
-    return with_limits_of_pow(x, y, _exp(y * _log_of(*split(magnitude(x)))))
+    k, f = split(magnitude(x))
+    return with_limits_of_pow(x, y, _exp(y * _log_of(k, f / (f + 2.0))))
 
 
 def _is_far(x: ScalarValue) -> ScalarValue:
@@ -134,4 +152,20 @@ def cos(x: ScalarValue) -> ScalarValue:
 
 def tan(x: ScalarValue) -> ScalarValue:
     """Compute the tangent."""
-    return scalar_circular.tan(x, "float32")
+    shifted = fma(x, 2.0 / math.pi, ROUNDING_SHIFT)
+    r = _without_half_pi(x, shifted - ROUNDING_SHIFT)
+    square = r * r
+    up, down = r * polynomial(square, TAN), polynomial(square, TAN_DIVISOR)
+    is_even = (bits(shifted) & 1) == 0
+    ordinary = select(is_even, up, -down) / select(is_even, down, up)
+    return rarely(_is_far(x), far_tan(x, "float32"), ordinary)
+
+
+def arcsin(x: ScalarValue) -> ScalarValue:
+    """Compute the inverse sine."""
+    return scalar_circular.arcsin(x, ARCSIN)
+
+
+def arccos(x: ScalarValue) -> ScalarValue:
+    """Compute the inverse cosine."""
+    return scalar_circular.arccos(x, ARCSIN)

@@ -1,37 +1,49 @@
 """The most frequent elementary functions of networks, in float32 arithmetic alone.
 
-Every function is straight-line code without branches. The polynomials are minimax fits (Remez) of
-the functions in the comments above them. Where a step needs more precision than float32 has, a
-comment explains it. tests/codegen/test_scalar_accuracy gives the largest errors over all float32
-numbers.
+Where tables can be looked up in registers, most functions are piecewise polynomials, and other
+formulas compute what is far from 0; elsewhere these compute everything. The polynomials of the
+formulas are minimax fits (Remez) of the functions in the comments above them. Where a step needs
+more precision than float32 has, a comment explains it. tests/codegen/test_scalar_accuracy gives the
+largest errors over all float32 numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
-import numpy as np
-import numpy.typing as npt
-from numpy.polynomial import Chebyshev, Polynomial
-
+from mxrun.codegen import scalar_error_function
+from mxrun.codegen.scalar_double import widened
 from mxrun.codegen.scalar_instructions import (
     at_least,
     at_most,
     bits,
     copy_sign,
-    exponent_and_mantissa,
     fma,
     looks_up,
-    lookup,
     magnitude,
     polynomial,
     rarely,
+    reciprocal,
+    reciprocal_root,
     round_down,
     scale,
     select,
-    square_root,
+)
+from mxrun.codegen.scalar_parts import Pair
+from mxrun.codegen.scalar_pieces import (
+    PIECES,
+    Function,
+    Pieces,
+    looked_up,
+    octave_number,
+    octave_table,
+    piece,
+    piecewise,
+    rising,
+    rising_table,
+    table,
 )
 from mxrun.codegen.scalar_remainder import long_rest, with_divisor_sign
 from mxrun.codegen.scalar_value import ScalarValue
@@ -43,7 +55,6 @@ LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 # of a power of two.
 ROUNDING_SHIFT = 12582912.0
 BIASED = ROUNDING_SHIFT + 127.0
-POSITIVE_LN2_HIGH, POSITIVE_LN2_LOW = 0.69314575195312, 1.4286068203094e-06
 
 # e^r for |r| <= log(2) / 2.
 EXP = (
@@ -66,18 +77,6 @@ EXPM1 = (
 )
 # (e^2r - 1 - 2 r) / (2 r^2).
 TANH = tuple(number * 2.0 ** (i + 1) for i, number in enumerate(EXPM1))
-# (log(1 + f) - f + f^2 / 2) / f^3 for f from -1/4 to 1/2.
-LOG = (
-    0.33333340287208557,
-    -0.2500016689300537,
-    0.19999565184116364,
-    -0.16655169427394867,
-    0.14277170598506927,
-    -0.12731172144412994,
-    0.11695794761180878,
-    -0.09087541699409485,
-    0.03740246221423149,
-)
 # (log(1 + z) - z) / z^2 on [0, 1].
 LOG1P = (
     -0.49999988079071045,
@@ -135,14 +134,15 @@ NORMAL_FAR = (
     -31.83888660621296,
     118.44820690428763,
 )
-# gelu's tables cover 0 to -5.355 in 31.5 steps.
-GELU_STEP, GELU_END = 0.17, 5.355
-TANH_SHIFT, ERF_SHIFT = 0.6875, 0.28125
-# The slope of erf at 0 minus 9/8.
-ERF_REST = 2 / math.sqrt(math.pi) - 1.125
-
-Array = npt.NDArray[np.float64]
-Pieces = list[tuple[float, ...]]
+# The tables of sigmoid, softplus and expm1 have pieces about multiples of STEP. They end halfway
+# between two of them. A straight line is added to some.
+STEP, SIGMOID_END, SOFTPLUS_END, EXPM1_END = 0.25, 7.875, 7.375, 3.875
+SOFTPLUS_LINE, EXPM1_LINE = 0.625, 0.375
+# gelu's tables cover 0 to -5.355 in 31.5 steps; for the first 2.5 the line is x / 2. They are exact
+# enough to -5.2, and for the difference to a large positive x to the end.
+GELU_STEP, GELU_END, GELU_FAR, GELU_LINE = 0.17, 5.355, 5.2, 0.425
+# The octaves of the tables of tanh and erfc end at 10.3, those of erf at 4.2.
+TANH_SHIFT, ERFC_SHIFT, ERF_SHIFT = 0.718, 0.6875, 0.28125
 
 
 def exp(x: ScalarValue) -> ScalarValue:
@@ -153,22 +153,24 @@ def exp(x: ScalarValue) -> ScalarValue:
 
 def expm1(x: ScalarValue) -> ScalarValue:
     """Compute e^x - 1."""
-    k, r = _reduced(at_most(at_least(x, -20.0), 89.0))
-    power = fma(r * r, polynomial(r, EXPM1), r)
+    far = _expm1_by_exponential(x)
+    if not looks_up(x):
+        return far
+    # Near 0 the tables hold e^x - 1 - x.
+    line = select(magnitude(x) < EXPM1_LINE, x, 0.0)
+    usual = piecewise(x, _step(x), _expm1_pieces()) + line
+    return rarely(~(magnitude(x) < EXPM1_END), far, usual)
+
+
+def _expm1_by_exponential(x: ScalarValue) -> ScalarValue:
+    k, r, rest = _exponential(at_most(at_least(x, -20.0), 89.0))
     # Half the power of two, which would overflow before the result does.
     half = scale(x.constant(0.5), k)
-    result = fma(half, power, half - 0.5) * 2.0
+    less = half - 0.5
+    total = fma(half, r, less)
+    error = fma(half, r, less - total) + (half - less - 0.5)
+    result = (total + fma(half, rest, error)) * 2.0
     return select(magnitude(x) < 2.0**-24, x, result)
-
-
-def log(x: ScalarValue) -> ScalarValue:
-    """Compute the natural logarithm."""
-    k, m = exponent_and_mantissa(x)
-    f = m - 1.0
-    square = f * f
-    # Both parts of log(2) are positive, so that an infinite k does not give NaN.
-    total = fma(k, POSITIVE_LN2_LOW, f * square * polynomial(f, LOG))
-    return fma(k, POSITIVE_LN2_HIGH, f + fma(square, -0.5, total))
 
 
 def tanh(x: ScalarValue) -> ScalarValue:
@@ -176,8 +178,7 @@ def tanh(x: ScalarValue) -> ScalarValue:
     a = at_most(magnitude(x), 9.5)
     if not looks_up(x):
         return copy_sign(_tanh_by_division(a), x)
-    number = _octave_piece(a, TANH_SHIFT)
-    return copy_sign(_piecewise(a, number, _tanh_pieces()), x)
+    return copy_sign(piecewise(a, octave_number(a, TANH_SHIFT), _tanh_pieces()), x)
 
 
 def _tanh_by_division(a: ScalarValue) -> ScalarValue:
@@ -195,28 +196,72 @@ def _tanh_by_division(a: ScalarValue) -> ScalarValue:
 
 
 def sigmoid(x: ScalarValue) -> ScalarValue:
-    """Compute 1 / (1 + e^-x), for negative x as e^x / (1 + e^x), which does not overflow."""
-    z = _decay(x)
-    negative = x < 0.0
-    result = select(negative, z, 1.0) / (z + 1.0)
-    # z / (1 + z) = z - z * z / (1 + z), which is less sensitive to the rounding of sum and
-    # quotient.
-    return select(negative, fma(-z, result, z), result)
+    """Compute 1 / (1 + e^-x); for positive x it is 1 - sigmoid(-x)."""
+    far = _sigmoid_by_exponential(x)
+    if not looks_up(x):
+        return far
+    minus_a = at_least(-magnitude(x), -SIGMOID_END)
+    share = piecewise(minus_a, _step(minus_a), _sigmoid_pieces())
+    usual = select(x >= 0.0, 1.0 - share, share)
+    return rarely(~(magnitude(x) < SIGMOID_END), far, usual)
+
+
+def _sigmoid_by_exponential(x: ScalarValue) -> ScalarValue:
+    """Compute sigmoid from e^|x| = 2^k * (1 + p), as 2^-k / (2^-k + 1 + p) for negative x."""
+    k, r, rest = _exponential(at_most(magnitude(x), 104.0))
+    p, power_of_two = r + rest, scale(x.constant(1.0), -k)
+    inverse = reciprocal(power_of_two + 1.0 + p)
+    # The error of the product of the inverse and the sum's three terms.
+    error = fma(-inverse, power_of_two, fma(-inverse, p, 1.0 - inverse))
+    share = power_of_two * fma(inverse, error, inverse)
+    return select(x >= 0.0, 1.0 - share, share)
 
 
 def softplus(x: ScalarValue) -> ScalarValue:
-    """Compute log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)."""
-    z = _decay(x)
-    return at_least(x, 0.0) + fma(z * z, polynomial(z, LOG1P), z)
+    """Compute log(1 + e^x), for large x as x + softplus(-x)."""
+    far = _softplus_by_exponential(x)
+    if not looks_up(x):
+        return far
+    is_small = x < SOFTPLUS_LINE
+    y = at_least(select(is_small, x, -x), -SOFTPLUS_END)
+    usual = piecewise(y, _step(y), _softplus_pieces()) + select(is_small, 0.0, x)
+    return rarely(~(magnitude(x) < SOFTPLUS_END), far, usual)
+
+
+def _softplus_by_exponential(x: ScalarValue) -> ScalarValue:
+    """Compute softplus as max(x, 0) + log(1 + z) with z = e^-|x|."""
+    k, r, rest = _exponential(at_least(-magnitude(x), -104.0))
+    p, power_of_two = r + rest, scale(x.constant(1.0), k)
+    z = fma(power_of_two, p, power_of_two)
+    z_rest = fma(power_of_two, p, power_of_two - z)
+    return at_least(x, 0.0) + (z + fma(z * z, polynomial(z, LOG1P), z_rest))
 
 
 def erf(x: ScalarValue) -> ScalarValue:
     """Compute the error function, which is 1 from 4 on."""
     a = at_most(magnitude(x), 4.0)
+    usual = rising(a, ERF_SHIFT, _erf_pieces()) if looks_up(x) else _erf_by_exponent(a)
+    return copy_sign(usual, x)
+
+
+def erfc(x: ScalarValue) -> ScalarValue:
+    """Compute 1 - erf(x) from tables of erfc(a) * e^(a^2); from 10.06 on it is 0."""
     if not looks_up(x):
-        return copy_sign(_erf_by_exponent(a), x)
-    number = _octave_piece(a, ERF_SHIFT)
-    return copy_sign(fma(a, ERF_REST, _piecewise(a, number, _erf_pieces())), x)
+        return widened(scalar_error_function.erfc)(x)
+    a = at_most(magnitude(x), 10.3)
+    d, (value, *slopes) = looked_up(a, octave_number(a, ERFC_SHIFT), _erfc_pieces())
+    slope = polynomial(d, slopes)
+    scaled = fma(d, slope, value)
+    far = _times_exponential((scaled, fma(d, slope, value - scaled)), (a, -a))
+    return select(x < 0.0, 2.0 - far, far)
+
+
+def _times_exponential(factor: Pair, exponent: tuple[ScalarValue, ScalarValue]) -> ScalarValue:
+    """Compute (factor[0] + factor[1]) * e^(exponent[0] * exponent[1])."""
+    (scaled, scaled_rest), (k, r, rest) = factor, _exponential_of_product(*exponent)
+    result = fma(scaled, r, scaled)
+    rest = fma(scaled, rest, fma(scaled_rest, r, scaled_rest))
+    return scale(result + (fma(scaled, r, scaled - result) + rest), k)
 
 
 def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
@@ -232,135 +277,117 @@ def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
 
 
 def gelu(x: ScalarValue) -> ScalarValue:
-    """Compute x * P(N < x) = max(x, 0) - a * P(N < -a), where a = |x| and N is standard normal."""
+    """Compute x * P(N < x), N standard normal; for large x it is x + gelu(-x)."""
     if not looks_up(x):
         return _gelu_by_division(x)
     minus_a = at_least(-magnitude(x), -GELU_END)
     number = bits(fma(minus_a, -1.0 / GELU_STEP, ROUNDING_SHIFT))
-    share = _piecewise(minus_a, number, _normal_pieces())
-    usual = select(x < 0.0, minus_a * share, fma(minus_a, share, x))
-    return rarely(x < -GELU_END, _gelu_far_below(x), usual)
+    # Near 0 the tables hold gelu(x) - x / 2, an even function.
+    line = select(minus_a > -GELU_LINE, x * 0.5, at_least(x, 0.0))
+    usual = piecewise(minus_a, number, _gelu_pieces()) + line
+    return rarely(x < -GELU_FAR, _gelu_far_below(x), usual)
 
 
 def _gelu_far_below(x: ScalarValue) -> ScalarValue:
     """Compute gelu for x below -5, where x * P(N < x) * e^(x^2 / 2) is a function of 1 / x^2."""
     z = at_least(x, -14.7)
-    k, r = _minus_half_square(z)
-    scaled = polynomial(1.0 / (z * z), NORMAL_FAR) - 51 / 128
-    power = fma(r * r, polynomial(r, EXPM1), r)
-    return scale(fma(scaled, power, scaled), k)
+    series = polynomial(1.0 / (z * z), NORMAL_FAR)
+    scaled = series - 51 / 128
+    return _times_exponential((scaled, series - (scaled + 51 / 128)), (z * -0.5, z))
 
 
 def _gelu_by_division(x: ScalarValue) -> ScalarValue:
     """Compute gelu on machines without table lookup in registers."""
     minus_a = at_least(-magnitude(x), -14.7)
-    k, r = _minus_half_square(minus_a)
+    k, r, power_rest = _exponential_of_product(minus_a * -0.5, minus_a)
     total = 2.5 - minus_a
     inverted = 1.0 / total
     scaled = minus_a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
     # Error of inverted * (a + 2.5) - 1; the tail changes by about 1.8 times as much.
     error = fma(2.5 - total - minus_a, -inverted, fma(-total, inverted, 1.0))
     rest = scaled * error * 1.8
-    # (scaled + rest) * e^r.
-    power = fma(r * r, polynomial(r, EXPM1), r)
-    tail = scale(scaled + fma(scaled + rest, power, rest), k)
+    tail = scale(scaled + fma(scaled + rest, r + power_rest, rest), k)
     return copy_sign(select(x < 0.0, tail, x + tail), x)
 
 
-def _minus_half_square(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """Return k and r with -x^2 / 2 = k * log(2) + r, like `_reduced`; the square is not rounded."""
-    half = x * -0.5
-    k = _rounded_exponent(half * x)
-    return k, fma(k, -LN2_LOW, fma(half, x, k * -LN2_HIGH))
+def _step(x: ScalarValue) -> ScalarValue:
+    """Return the number, in its lowest bits, of the multiple of `STEP` that is next to x."""
+    return bits(x + ROUNDING_SHIFT * STEP)
 
 
-def _piecewise(x: ScalarValue, number: ScalarValue, pieces: Pieces) -> ScalarValue:
-    """Compute the function that the tables approximate, for x in the piece of this number."""
-    centre, *coefficients = (lookup(number, entries) for entries in pieces)
-    return polynomial(x - centre, coefficients)
+def _step_pieces(functions: Callable[[int], Function], first: int, degree: int) -> Pieces:
+    """Return tables about 32 multiples of `STEP`, from one on, by the last bits of their numbers.
 
-
-def _pieces(
-    function: Callable[[float], float], ends: Sequence[tuple[float, float]], degree: int
-) -> Pieces:
-    """Return the centre of each interval and the coefficients of a polynomial about it.
-
-    The coefficients approximate the function in powers of the distance from the centre. The centre
-    is chosen where the function is almost a float32 number, so that the first coefficient loses
-    nothing (Gal's accurate tables); it is 0 for an interval that ends there. The other coefficients
-    interpolate at Chebyshev nodes.
+    functions: returns what the tables approximate about a multiple.
     """
-    rows = []
-    for low, high in ends:
-        middle = np.float32((low + high) / 2 if low * high else 0.0)
-        centres = [float(middle + k * np.spacing(middle)) for k in range(128 if middle else 1)]
-        centre = min(centres, key=lambda x: _rounding(function(x)))
-        domain = (low - centre, high - centre)
-        line = Chebyshev.interpolate(_slope(function, centre), degree - 1, domain)
-        others = line.convert(kind=Polynomial).coef
-        rows.append([centre, function(centre), *others, *[0.0] * (degree - others.size)])
-    return [tuple(np.float32(column).tolist()) for column in np.array(rows).T]
-
-
-def _slope(function: Callable[[float], float], centre: float) -> Callable[[Array], Array]:
-    """Return the difference quotient (f(centre + d) - f(centre)) / d as a function of d."""
-    value = function(centre)
-    return lambda d: np.array([(function(centre + step) - value) / step for step in d.tolist()])
-
-
-def _rounding(number: float) -> float:
-    """Return the relative error of rounding a number to float32."""
-    return abs(float(np.float32(number)) / number - 1.0) if number else 0.0
+    numbers = sorted(range(first, first + PIECES), key=lambda n: n % PIECES)
+    return table(piece(functions(n), ((n - 0.5) * STEP, (n + 0.5) * STEP), degree) for n in numbers)
 
 
 @cache
-def _normal_pieces() -> Pieces:
-    """Return tables of P(N < x) about 0, -1, ... -31 steps, N standard normal."""
-    ends = [(-(n + 0.5) * GELU_STEP, -max(n - 0.5, 0) * GELU_STEP) for n in range(32)]
-    return _pieces(lambda x: math.erfc(-x * math.sqrt(0.5)) / 2, ends, 6)
+def _sigmoid_pieces() -> Pieces:
+    return _step_pieces(lambda n: lambda x: 1.0 / (1.0 + math.exp(-x)), -31, 4)
+
+
+@cache
+def _softplus_pieces() -> Pieces:
+    return _step_pieces(lambda n: lambda x: math.log1p(math.exp(x)), -29, 4)
+
+
+@cache
+def _expm1_pieces() -> Pieces:
+    return _step_pieces(
+        lambda n: lambda x: math.expm1(x) - x * (abs(n * STEP) < EXPM1_LINE), -16, 5
+    )
 
 
 @cache
 def _tanh_pieces() -> Pieces:
-    """Return tables of tanh for the pieces of `_octave_piece`."""
-    return _pieces(math.tanh, _octave_ends(TANH_SHIFT), 4)
+    """Return tables whose slope at 0 is exactly 1: the first piece is tanh(a) / a times a."""
+
+    def first(ends: tuple[float, float]) -> list[float]:
+        return [0.0, 0.0, *piece(lambda a: math.tanh(a) / a if a else 1.0, ends, 3)[1:]]
+
+    return octave_table(math.tanh, TANH_SHIFT, 4, first)
 
 
 @cache
 def _erf_pieces() -> Pieces:
-    """Return tables of erf(a) - ERF_REST * a for the pieces of `_octave_piece`."""
-    return _pieces(lambda a: math.erf(a) - ERF_REST * a, _octave_ends(ERF_SHIFT), 4)
+    return rising_table(math.erf, ERF_SHIFT, 4)
 
 
-def _octave_piece(a: ScalarValue, shift: float) -> ScalarValue:
-    """Return the number of a's piece: 8 per octave of a + shift, over four octaves.
+@cache
+def _erfc_pieces() -> Pieces:
+    def scaled(a: float) -> float:
+        return math.erfc(a) * math.exp(a * a)
 
-    The first octave is that of the shift.
-    """
-    return bits(a + shift) >> 20
+    return octave_table(scaled, ERFC_SHIFT, 5, lambda ends: piece(scaled, ends, 5))
 
 
-def _octave_ends(shift: float) -> list[tuple[float, float]]:
-    """Return the ends of the 32 pieces, indexed like `_octave_piece`.
+@cache
+def _gelu_pieces() -> Pieces:
+    """Return tables of gelu or, near 0, of the even function gelu(x) - x / 2, for steps below 0."""
 
-    The index consists of the lowest bits of the exponent and the highest of the fraction.
-    """
-    ends = []
-    for number in range(32):
-        octave, part = divmod(number, 8)
-        # The exponent field is biased by 127.
-        exponent = math.floor(math.log2(shift))
-        exponent += (octave - exponent - 127) % 4
-        if (8 + part) * 2.0 ** (exponent - 3) < shift:
-            exponent += 4
-        width = 2.0 ** (exponent - 3)
-        ends.append(((8 + part) * width - shift, (9 + part) * width - shift))
-    return ends
+    def even(x: float) -> float:
+        return x * math.erf(x * math.sqrt(0.5)) / 2
+
+    def negative(x: float) -> float:
+        return x * math.erfc(-x * math.sqrt(0.5)) / 2
+
+    rows = []
+    for n in range(0, -32, -1):
+        ends = (n - 0.5) * GELU_STEP, min(n + 0.5, 0.0) * GELU_STEP
+        rows.append(piece(even if n >= -2 else negative, ends, 6))
+    return table(rows)
 
 
 def rsqrt(x: ScalarValue) -> ScalarValue:
-    """Compute 1 / sqrt(x)."""
-    return 1.0 / square_root(x)
+    """Compute 1 / sqrt(x) by a step of Newton's method."""
+    inverse = reciprocal_root(x)
+    root = x * inverse
+    error = fma(-inverse, fma(x, inverse, -root), fma(-inverse, root, 1.0))
+    # The error is NaN where the result is 0 or infinite.
+    return select(error == error, fma(inverse * 0.5, error, inverse), inverse)
 
 
 def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
@@ -385,7 +412,20 @@ def _reduced(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     return k, fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
 
 
-def _decay(x: ScalarValue) -> ScalarValue:
-    """Compute e^-|x|."""
-    k, r = _reduced(at_least(-magnitude(x), -104.0))
-    return scale(polynomial(r, EXP), k)
+def _exponential(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
+    """Return integer k, r and a rest with e^x = 2^k * (1 + r + rest), without errors in r."""
+    k = _rounded_exponent(x)
+    r = fma(k, -LN2_HIGH, x)
+    reduced = fma(k, -LN2_LOW, r)
+    return k, r, fma(k, -LN2_LOW, reduced * reduced * polynomial(reduced, EXPM1))
+
+
+def _exponential_of_product(
+    x: ScalarValue, y: ScalarValue
+) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
+    """Return the same for e^(x * y), whose exponent is not rounded."""
+    product = x * y
+    k = _rounded_exponent(product)
+    high, low = fma(k, -LN2_HIGH, product), fma(k, -LN2_LOW, fma(x, y, -product))
+    r = high + low
+    return k, r, fma(r * r, polynomial(r, EXPM1), high - r + low)

@@ -12,9 +12,9 @@ from typing import Any
 from mxrun.codegen.scalar_value import FLOATS, Number, ScalarValue
 
 # Float32 operations that are single instructions on some machines. Elsewhere several instructions
-# give the same result, except for the lookup, which is too slow there: functions then use another
-# algorithm.
-OPTIONAL = frozenset({"scale", "exponent", "mantissa", "lookup"})
+# give the same result or, in place of the approximate reciprocals, the rounded ones. The lookup is
+# too slow there: functions then use another algorithm.
+OPTIONAL = frozenset({"scale", "exponent", "mantissa", "lookup", "reciprocal", "reciprocal_root"})
 
 _ROUNDING_SHIFT = 12582912.0  # 1.5 * 2^23: adding it leaves the nearest integer in the lowest bits
 _ONE_BITS, _THREE_QUARTERS_BITS = 0x3F800000, 0x3F400000
@@ -69,6 +69,18 @@ def copy_sign(x: ScalarValue, sign: ScalarValue) -> ScalarValue:
 def square_root(x: ScalarValue) -> ScalarValue:
     """Compute the square root, correctly rounded."""
     return x.make("square_root")
+
+
+def reciprocal(x: ScalarValue) -> ScalarValue:
+    """Compute 1 / x for normal float32 numbers, with a relative error of at most 2^-14."""
+    return x.make("reciprocal") if "reciprocal" in x.graph.instructions else 1.0 / x
+
+
+def reciprocal_root(x: ScalarValue) -> ScalarValue:
+    """Compute 1 / sqrt(x) of float32 numbers with a relative error of at most 2^-14."""
+    if "reciprocal_root" in x.graph.instructions:
+        return x.make("reciprocal_root")
+    return 1.0 / square_root(x)
 
 
 def nearest_even(x: ScalarValue) -> ScalarValue:

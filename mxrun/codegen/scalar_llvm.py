@@ -264,9 +264,7 @@ class _LoopGenerator:
         """
         for index, node in enumerate(self.graph.nodes):
             if node.operation == "constant":
-                self.values[index] = ir.Constant(
-                    vector_of(TYPES[node.dtype]), [node.detail] * LANES
-                )
+                self.values[index] = self.operations.constant(node)
             elif node.operation == "parameter":
                 assert isinstance(node.detail, int)
                 word = self._slot(1 + len(self.form.memory) + node.detail)

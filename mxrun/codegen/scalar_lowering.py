@@ -12,6 +12,7 @@ from mxrun.codegen import (
     scalar_error_function,
     scalar_exponential,
     scalar_float32,
+    scalar_float32_logarithm,
     scalar_gamma,
     scalar_logarithm,
     scalar_remainder,
@@ -132,7 +133,12 @@ _WIDENED = {
     for name, function in {**_DOUBLE, **_of(scalar_double)}.items()
 }
 _LOWERINGS: dict[str, dict[str, Callable[..., ScalarValue]]] = {
-    "float32": {**_FLOATING, **_WIDENED, **_of(scalar_float32)},
+    "float32": {
+        **_FLOATING,
+        **_WIDENED,
+        **_of(scalar_float32_logarithm),
+        **_of(scalar_float32),
+    },
     "float64": {**_FLOATING, **_DOUBLE},
     **dict.fromkeys(("int32", "int64", "uint8"), _INTEGERS),
 }

@@ -1,6 +1,6 @@
 """LLVM code of the machine operations of `scalar_instructions`.
 
-They work on vectors of `LANES` elements, or on single numbers of native functions.
+They work on vectors of `LANES` elements, or on numbers and shorter vectors of native functions.
 """
 
 from __future__ import annotations
@@ -38,22 +38,25 @@ SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, BFLOAT1
 _SIGNED = ("int32", "int64")
 
 
-def vector_of(element: Any) -> Any:
-    """Return the type of a vector of `LANES` elements."""
-    return ir.VectorType(element, LANES)
+def vector_of(element: Any, count: int = LANES) -> Any:
+    """Return the type of a vector."""
+    return ir.VectorType(element, count)
 
 
-def number_code(builder: Any, function: Callable[[ScalarValue], ScalarValue], argument: Any) -> Any:
-    """Generate the code of a function of one float64 number without rare elements."""
+def float64_code(
+    builder: Any, function: Callable[[ScalarValue], ScalarValue], argument: Any
+) -> Any:
+    """Generate the code of a function without rare elements, of a float64 number or vector."""
     graph = ScalarGraph()
     result = function(graph.add("operand", "float64", (), 0))
-    operations = OperationGenerator(builder, is_vector=False)
+    count = argument.type.count if isinstance(argument.type, ir.VectorType) else 0
+    operations = OperationGenerator(builder, count)
     values: list[Any] = []
     for node in graph.nodes:
         if node.operation == "operand":
             values.append(argument)
         elif node.operation == "constant":
-            values.append(ir.Constant(TYPES[node.dtype], node.detail))
+            values.append(operations.constant(node))
         else:
             sources = [graph.nodes[index].dtype for index in node.arguments]
             own = [values[index] for index in node.arguments]
@@ -62,15 +65,25 @@ def number_code(builder: Any, function: Callable[[ScalarValue], ScalarValue], ar
 
 
 class OperationGenerator:
-    """Generator of the code of single operations, of vectors or of numbers."""
+    """Generator of the code of single operations, of vectors of `count` elements or of numbers.
 
-    def __init__(self, builder: Any, is_vector: bool = True) -> None:
-        self.builder, self.is_vector = builder, is_vector
+    count: 0 for numbers.
+    """
+
+    def __init__(self, builder: Any, count: int = LANES) -> None:
+        self.builder, self.count = builder, count
+
+    def constant(self, node: ScalarNode) -> Any:
+        """Return a constant."""
+        element = TYPES[node.dtype]
+        if not self.count:
+            return ir.Constant(element, node.detail)
+        return ir.Constant(vector_of(element, self.count), [node.detail] * self.count)
 
     def computed(self, node: ScalarNode, sources: Sequence[str], arguments: Sequence[Any]) -> Any:
         """Return the result of an operation; `sources` are the types of its arguments."""
         element = TYPES[node.dtype]
-        result = vector_of(element) if self.is_vector else element
+        result = vector_of(element, self.count) if self.count else element
         builder, operation = self.builder, node.operation
         if operation in _AVX512:
             return self._avx512(operation, arguments)
@@ -92,25 +105,26 @@ class OperationGenerator:
         return getattr(builder, floating if node.dtype in FLOATS else integral)(*arguments)
 
     def _intrinsic(self, name: str, dtype: str, arguments: Sequence[Any]) -> Any:
-        full = f"llvm.{name}.{f'v{LANES}' if self.is_vector else ''}{_NAMES[dtype]}"
+        full = f"llvm.{name}.{f'v{self.count}' if self.count else ''}{_NAMES[dtype]}"
         return call_function(self.builder, full, arguments[0].type, list(arguments))
 
     def _avx512(self, operation: str, arguments: Sequence[Any]) -> Any:
         """Call a masked AVX-512 intrinsic.
 
-        Its arguments are vectors, immediates, the pass-through value, the mask and the rounding
-        mode.
+        Its arguments are vectors, immediates, the pass-through value, the mask and, if its name
+        begins with `mask`, the rounding mode.
         """
         name, numbers = _AVX512[operation]
         register = ir.VectorType(ir.FloatType(), _REGISTER)
         mask = ir.Constant(ir.IntType(_REGISTER), -1)
         constants = [ir.Constant(INDEX, number) for number in numbers]
+        # The current rounding mode.
+        mode = [ir.Constant(INDEX, 4)] if name.startswith("mask") else []
         parts = []
         for first in range(0, LANES, _REGISTER):
             own = [self._lanes_of(argument, first, _REGISTER) for argument in arguments]
-            # The last argument selects the current rounding mode.
-            actual = [*own, *constants, own[0], mask, ir.Constant(INDEX, 4)]
-            full = f"llvm.x86.avx512.mask.{name}.ps.512"
+            actual = [*own, *constants, own[0], mask, *mode]
+            full = f"llvm.x86.avx512.{name}.ps.512"
             parts.append(call_function(self.builder, full, register, actual))
         return self._joined(parts)
 
@@ -176,9 +190,11 @@ _INTRINSICS = {
 }
 # Name and immediate operands. 11 of a mantissa: interval 3/4 to 3/2, NaN for negative numbers.
 _AVX512: dict[str, tuple[str, tuple[int, ...]]] = {
-    "scale": ("scalef", ()),
-    "exponent": ("getexp", ()),
-    "mantissa": ("getmant", (11,)),
+    "scale": ("mask.scalef", ()),
+    "exponent": ("mask.getexp", ()),
+    "mantissa": ("mask.getmant", (11,)),
+    "reciprocal": ("rcp14", ()),
+    "reciprocal_root": ("rsqrt14", ()),
 }
 _COMPARISONS = {"less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
 _ARITHMETIC = {

@@ -82,8 +82,13 @@ def wide_lanes(vector: Any) -> Any:
 
 
 @intrinsic
+def narrow_lanes(vector: Any) -> Any:
+    """Round float64 lanes to float32."""
+
+
+@intrinsic
 def subtract_lanes(left: Any, right: Any) -> Any:
-    """Subtract two vectors of float32."""
+    """Subtract two vectors of numbers; float32 is widened if the other one is float64."""
 
 
 @intrinsic
@@ -97,8 +102,13 @@ def exp2_lanes(exponent: Any) -> Any:
 
 
 @intrinsic
+def log_lanes(vector: Any) -> Any:
+    """Compute the natural logarithm of float64 lanes."""
+
+
+@intrinsic
 def maximum_lanes(left: Any, right: Any) -> Any:
-    """Return the larger of two float32 lanes; if either is NaN, the right one."""
+    """Return the larger of two lanes of numbers of one kind; if either is NaN, the right one."""
 
 
 @intrinsic

@@ -12,6 +12,7 @@ from mxrun.ops.ctc_loss.loops import (
     Alignments,
     ScaledGradients,
     ctc_loop,
+    row_width,
     scaled_gradients_loop,
     scratch_size,
 )
@@ -54,6 +55,7 @@ class CompiledCTCLoss(Implementation):
             label_lengths=source(len(inputs) - 1) if p.use_label_lengths else None,
             output=wanted[0],
             gradient=wanted[1],
+            width=row_width(label.shape[1]),
             words_per_worker=words,
             scratch=Scratch(),
         )

@@ -16,19 +16,23 @@ from mxrun.codegen.intrinsics import share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
-    exp2_lanes,
+    add_lanes,
     lanes,
     load_lanes,
+    log_lanes,
+    maximum_lanes,
     multiply_lanes,
+    narrow_lanes,
     store_lanes,
     subtract_lanes,
     sum_lanes,
+    wide_lanes,
 )
 from mxrun.ops.rows import clear
 from mxrun.ops.softmax.loops import exponentials, row_maximum
 
-_LOG2_E = math.log2(math.e)
 _ONE = 1
+_LOWEST = -3e38
 
 
 class Alignments(Arguments):
@@ -36,9 +40,8 @@ class Alignments(Arguments):
     labels].
 
     data_lengths, label_lengths: None if not used. output, gradient: None if not requested. scratch:
-    the threads' space of `words_per_worker` numbers each, see `scratch_size`: the
-    logarithms of the sums of exponentials [steps], the forward variables [steps, places] and the
-    backward variables of two steps [2, places].
+    the threads' space of `words_per_worker` numbers each, see `scratch_size`: the logarithms of the
+    sums of exponentials [steps] and the rows of `row_start`, of `width` numbers each.
     """
 
     steps: Integer
@@ -54,32 +57,29 @@ class Alignments(Arguments):
     label_lengths: Int32s
     output: Float32s
     gradient: Float32s
+    width: Integer
     words_per_worker: Integer
     scratch: Float64s
 
 
-@inlined
-def exponential(value: Any) -> Any:
-    """Return e to the power of a number."""
-    return np.float64(sum_lanes(exp2_lanes(lanes(np.float32(value * _LOG2_E))), _ONE))
-
-
-@inlined
-def log_sum(left: Any, right: Any) -> Any:
-    """Return log(exp(left) + exp(right))."""
-    most = max(left, right)
-    result = most
-    if most > -math.inf:
-        result = most + math.log(exponential(left - most) + exponential(right - most))
-    # The larger one of a number and NaN may be the number.
-    if math.isnan(left + right):
-        result = left + right
-    return result
+def row_width(labels: int) -> int:
+    """Return the numbers of a row of variables: the places, with two more before and after them."""
+    return 2 * labels + 5
 
 
 def scratch_size(steps: int, labels: int) -> int:
     """Return the numbers of a thread's scratch space, a multiple of 16."""
-    return -(-(steps + (steps + 2) * (2 * labels + 1)) // LANES) * LANES
+    return -(-(steps + (steps + 5) * row_width(labels)) // LANES) * LANES
+
+
+@inlined
+def row_start(call: Alignments, own: int, row: int) -> Any:
+    """Return the position of the first place in a row of the scratch space.
+
+    Row 0 is the start of the forward variables and row t + 1 has those of step t. The rows after
+    them have the backward variables of two steps, the skips and the shares.
+    """
+    return own + call.steps + row * call.width + 2
 
 
 @inlined
@@ -89,13 +89,6 @@ def symbol(call: Alignments, n: int, place: int) -> Any:
     if place % 2 == 1:
         found = min(max(call.label[n * call.labels + place // 2], 0), call.classes - 1)
     return found
-
-
-@inlined
-def skips(call: Alignments, n: int, place: int) -> bool:
-    """Return whether an alignment may go to a place from the one two places before."""
-    here = symbol(call, n, place)
-    return place >= 2 and here != call.blank and here != symbol(call, n, place - 2)
 
 
 @inlined
@@ -154,34 +147,71 @@ def row_logarithms(call: Alignments, n: int, steps: int, own: int) -> None:
 
 
 @inlined
-def logarithm(call: Alignments, n: int, t: int, place: int, own: int) -> Any:
-    """Return the logarithm of the probability of a place's class at a step."""
-    return call.data[row_of(call, n, t) + symbol(call, n, place)] - call.scratch[own + t]
+def clear_row(call: Alignments, own: int, row: int) -> Any:
+    """Set a row to the logarithm of 0; return the position of its first place."""
+    first = row_start(call, own, row)
+    for place in range(first - 2, first - 2 + call.width):
+        call.scratch[place] = -math.inf
+    return first
+
+
+@inlined
+def write_skips(call: Alignments, n: int, count: int, own: int) -> Any:
+    """Write 0 where an alignment may go to a place from two places before, else -inf."""
+    skips = clear_row(call, own, call.steps + 3)
+    for place in range(3, 2 * count + 1, 2):
+        here = symbol(call, n, place)
+        if here != call.blank and here != symbol(call, n, place - 2):
+            call.scratch[skips + place] = 0.0
+    return skips
+
+
+@inlined
+def write_logarithms(call: Alignments, n: int, t: int, count: int, own: int, at: int) -> None:
+    """Write the logarithms of the probabilities of the places' classes at a step."""
+    row, total = row_of(call, n, t), call.scratch[own + t]
+    of_blank = call.data[row + call.blank] - total
+    for place in range(0, 2 * count, 2):
+        call.scratch[at + place] = of_blank
+        call.scratch[at + place + 1] = call.data[row + symbol(call, n, place + 1)] - total
+    call.scratch[at + 2 * count] = of_blank
+
+
+@inlined
+def log_sums(call: Alignments, at: int, step: int, skips: int, count: int) -> Any:
+    """Return log(exp(s[at]) + exp(s[at + step]) + exp(s[at + 2 * step] + s[skips])).
+
+    s is the scratch space; this is done for `count` neighbouring places.
+    """
+    sums = call.scratch
+    first, second = load_lanes(sums, at, count), load_lanes(sums, at + step, count)
+    third = add_lanes(load_lanes(sums, at + 2 * step, count), load_lanes(sums, skips, count))
+    # If all are -inf, the differences must not be NaN.
+    lowest = wide_lanes(lanes(np.float32(_LOWEST)))
+    most = maximum_lanes(maximum_lanes(first, second), maximum_lanes(third, lowest))
+    total = wide_lanes(exponentials(narrow_lanes(subtract_lanes(first, most))))
+    total = add_lanes(total, exponentials(narrow_lanes(subtract_lanes(second, most))))
+    total = add_lanes(total, exponentials(narrow_lanes(subtract_lanes(third, most))))
+    return add_lanes(most, log_lanes(total))
 
 
 @inlined
 def forward_variables(call: Alignments, n: int, steps: int, count: int, own: int) -> Any:
-    """Write the forward variables; return the logarithm of the label's probability."""
-    sums, width, places = call.scratch, 2 * call.labels + 1, 2 * count + 1
-    first = own + call.steps
-    for place in range(places):
-        sums[first + place] = -math.inf
-        if place < 2:
-            sums[first + place] = logarithm(call, n, 0, place, own)
-    for t in range(1, steps):
-        before, here = first + (t - 1) * width, first + t * width
-        for place in range(places):
-            total = sums[before + place]
-            if place > 0:
-                total = log_sum(total, sums[before + place - 1])
-            if skips(call, n, place):
-                total = log_sum(total, sums[before + place - 2])
-            sums[here + place] = total + logarithm(call, n, t, place, own)
-    last = first + (steps - 1) * width + places - 1
-    total = sums[last]
-    if count > 0:
-        total = log_sum(total, sums[last - 1])
-    return total
+    """Write the skips and the forward variables; return the logarithm of a label's probability."""
+    sums, places, skips = call.scratch, 2 * count + 1, write_skips(call, n, count, own)
+    here = clear_row(call, own, 0)
+    sums[here] = 0.0
+    for t in range(steps):
+        before, here = here, clear_row(call, own, t + 1)
+        write_logarithms(call, n, t, count, own, here)
+        for place in range(0, places, LANES):
+            rest = places - place
+            vector = log_sums(call, before + place, -1, skips + place, rest)
+            vector = add_lanes(vector, load_lanes(sums, here + place, rest))
+            store_lanes(sums, here + place, vector, rest)
+    last, total = places - 1, row_start(call, own, call.steps + 4)
+    store_lanes(sums, total, log_sums(call, here + last, -1, skips + last, _ONE), _ONE)
+    return sums[total]
 
 
 @inlined
@@ -204,29 +234,30 @@ def clear_step(call: Alignments, n: int, t: int) -> None:
 
 
 @inlined
-def subtract_shares(call: Alignments, n: int, steps: int, count: int, own: int, total: Any) -> None:
+def subtract_shares(call: Alignments, n: int, steps: int, count: int, own: int, loss: Any) -> None:
     """Subtract from gradient[t, n] the shares of alignments with each class, from the last step."""
-    sums, width, places = call.scratch, 2 * call.labels + 1, 2 * count + 1
-    forward = own + call.steps
-    backward = forward + call.steps * width
+    sums, places = call.scratch, 2 * count + 1
+    skips, shares = row_start(call, own, call.steps + 3), row_start(call, own, call.steps + 4)
+    here, after = clear_row(call, own, call.steps + 1), clear_row(call, own, call.steps + 2)
+    sums[here + places - 1] = loss
     for index in range(steps):
         t = steps - 1 - index
-        here, after = backward + t % 2 * width, backward + (t + 1) % 2 * width
-        for place in range(places):
-            own_sum = -math.inf
-            if index == 0:
-                if place >= places - 2:
-                    own_sum = 0.0
-            else:
-                own_sum = sums[after + place]
-                if place + 1 < places:
-                    own_sum = log_sum(own_sum, sums[after + place + 1])
-                if place + 2 < places and skips(call, n, place + 2):
-                    own_sum = log_sum(own_sum, sums[after + place + 2])
-            part = exponential(sums[forward + t * width + place] + own_sum - total)
-            at = row_of(call, n, t) + symbol(call, n, place)
-            call.gradient[at] -= np.float32(part)
-            sums[here + place] = own_sum + logarithm(call, n, t, place, own)
+        here, after = after, here
+        forward = row_start(call, own, t + 1)
+        write_logarithms(call, n, t, count, own, here)
+        for place in range(0, places, LANES):
+            rest = places - place
+            vector = log_sums(call, after + place, 1, skips + 2 + place, rest)
+            share = narrow_lanes(add_lanes(load_lanes(sums, forward + place, rest), vector))
+            store_lanes(sums, shares + place, exponentials(share), rest)
+            vector = add_lanes(vector, load_lanes(sums, here + place, rest))
+            store_lanes(sums, here + place, vector, rest)
+        at, of_blank = row_of(call, n, t), sums[shares + 2 * count]
+        for place in range(0, 2 * count, 2):
+            of_blank += sums[shares + place]
+            label = at + symbol(call, n, place + 1)
+            call.gradient[label] -= np.float32(sums[shares + place + 1])
+        call.gradient[at + call.blank] -= np.float32(of_blank)
 
 
 @native
@@ -250,7 +281,7 @@ def ctc_loop(call: Alignments) -> None:
                 else:
                     clear_step(call, n, t)
             if fitting and loss != math.inf:
-                subtract_shares(call, n, steps, count, own, -loss)
+                subtract_shares(call, n, steps, count, own, loss)
 
 
 class ScaledGradients(Arguments):

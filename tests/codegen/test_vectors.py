@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from mxrun.base.dtype import numpy_dtype
-from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Floats, Integer
+from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Float64s, Floats, Integer
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction, native
 from mxrun.codegen.vectors import (
@@ -24,12 +24,15 @@ from mxrun.codegen.vectors import (
     lanes,
     largest_lane,
     load_lanes,
+    log_lanes,
     maximum_lanes,
     multiply_pair_panel,
     multiply_panel,
+    narrow_lanes,
     pair_lanes,
     store_lanes,
     stored_lanes,
+    subtract_lanes,
     sum_lanes,
     transpose_lanes,
 )
@@ -285,6 +288,36 @@ def test_powers_of_two_are_right_to_one_unit_in_the_last_place() -> None:
     exact = np.exp2(data[:-4].astype(np.float64))
     assert np.abs(output[:-4] / exact - 1).max() < 2.0**-23
     np.testing.assert_array_equal(output[-4:], np.array([np.nan, 0, 0, 1], np.float32))
+
+
+class Wide(Arguments):
+    left: Float64s
+    right: Float64s
+    output: Float64s
+    narrow: Float32s
+
+
+@native
+def wide_loop(call: Wide) -> None:
+    """output = the maxima, the differences and the logarithms of left; narrow = left."""
+    left, right = load_lanes(call.left, 0, LANES), load_lanes(call.right, 0, LANES)
+    store_lanes(call.output, 0, maximum_lanes(left, right), LANES)
+    store_lanes(call.output, LANES, subtract_lanes(left, right), LANES)
+    store_lanes(call.output, 2 * LANES, log_lanes(left), LANES)
+    store_lanes(call.narrow, 0, narrow_lanes(left), LANES)
+
+
+def test_float64_lanes_keep_their_bits_until_they_are_narrowed() -> None:
+    random = np.random.default_rng(0)
+    left, right = np.exp(random.uniform(-700, 700, (2, LANES)))
+    left[:6], right[:3] = [np.inf, 0.0, 1.0, 1.0 + 2.0**-40, np.nan, -1.0], 3.0
+    output, narrow = np.zeros((3, LANES)), np.zeros(LANES, np.float32)
+    run(wide_loop, Wide, left=left, right=right, output=output, narrow=narrow)
+    np.testing.assert_array_equal(output[0], np.where(left > right, left, right))
+    np.testing.assert_array_equal(output[1], left - right)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(output[2], np.log(left), rtol=1e-15)
+        np.testing.assert_array_equal(narrow, left.astype(np.float32))
 
 
 def test_vectors_are_joined_lane_by_lane() -> None:

@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from mxrun.codegen import intrinsics, llvm_block, philox, scalar_logarithm
 from mxrun.codegen.llvm_target import call_function
-from mxrun.codegen.scalar_operations import number_code
+from mxrun.codegen.scalar_operations import float64_code
 from mxrun.codegen.sequential.arithmetic import Untyped, converted, extreme
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.codegen.sequential.kinds import (
@@ -197,7 +197,7 @@ def _logarithm(builder: Any, value: Operand) -> Operand:
     """Compute in float64; the logarithm of a float32 number is rounded once."""
     given = number(value)
     wide = converted(builder, given, FLOAT64).code
-    result = TypedValue(FLOAT64, number_code(builder, scalar_logarithm.log, wide))
+    result = TypedValue(FLOAT64, float64_code(builder, scalar_logarithm.log, wide))
     return converted(builder, result, FLOAT32) if given.kind == FLOAT32 else result
 
 

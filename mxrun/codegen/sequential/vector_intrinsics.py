@@ -7,10 +7,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.codegen import vectors
+from mxrun.codegen import scalar_logarithm, vectors
 from mxrun.codegen.llvm_bfloat16 import rounded, widened
 from mxrun.codegen.llvm_target import adds_and_multiplies_apart, call_function
 from mxrun.codegen.scalar_float32 import BIASED, EXP
+from mxrun.codegen.scalar_operations import float64_code
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.codegen.sequential.kinds import (
@@ -187,9 +188,7 @@ def choose(builder: Any, mask: Operand, chosen: Operand, otherwise: Operand) -> 
 
 def add_lanes(builder: Any, left: Operand, right: Operand) -> Operand:
     """Add lane by lane."""
-    kinds = [_lanes_kind(each) for each in (left, right)]
-    kind = WIDE_FLOATS if WIDE_FLOATS in kinds else kinds[0]
-    operands = [_lanes_of(builder, each, kind) for each in (left, right)]
+    kind, operands = _of_one_kind(builder, left, right)
     if kind == WIDE_FLOATS and adds_and_multiplies_apart():
         return TypedValue(kind, added_by_products(builder, LANES)(builder, *operands))
     add = builder.add if kind == INTEGERS else builder.fadd
@@ -201,8 +200,24 @@ def wide_lanes(builder: Any, vector: Operand) -> Operand:
     return TypedValue(WIDE_FLOATS, _lanes_of(builder, vector, WIDE_FLOATS))
 
 
-subtract_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fsub)
+def narrow_lanes(builder: Any, vector: Operand) -> Operand:
+    """Convert lane by lane."""
+    return TypedValue(FLOATS, _lanes_of(builder, vector, FLOATS))
+
+
+def subtract_lanes(builder: Any, left: Operand, right: Operand) -> Operand:
+    """Subtract lane by lane."""
+    kind, operands = _of_one_kind(builder, left, right)
+    return TypedValue(kind, builder.fsub(*operands))
+
+
 multiply_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fmul)
+
+
+@typed(WIDE_FLOATS, WIDE_FLOATS)
+def log_lanes(builder: Any, vector: Any) -> Any:
+    """Generate the logarithm of vectors."""
+    return float64_code(builder, scalar_logarithm.log, vector)
 
 
 @typed(FLOATS, FLOATS)
@@ -225,7 +240,10 @@ def _larger(builder: Any, left: Any, right: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", left, right), left, right)
 
 
-maximum_lanes = typed(FLOATS, FLOATS, FLOATS)(_larger)
+def maximum_lanes(builder: Any, left: Operand, right: Operand) -> Operand:
+    """Compare lane by lane."""
+    kind, operands = _of_one_kind(builder, left, right)
+    return TypedValue(kind, _larger(builder, *operands))
 
 
 @typed(FLOAT32, FLOATS)
@@ -245,6 +263,13 @@ def sum_lanes(builder: Any, vector: Any, count: Any) -> Any:
     """Add halves of the vector, whose lanes from `count` on are replaced by 0."""
     mask, zero = first_lanes(builder, count, LANES), ir.Constant(FLOATS.code, None)
     return joined(builder, ir.IRBuilder.fadd, builder.select(mask, vector, zero))
+
+
+def _of_one_kind(builder: Any, left: Operand, right: Operand) -> tuple[Kind, list[Any]]:
+    """Return the kind and the code of two vectors, float32 widened if the other one is float64."""
+    kinds = [_lanes_kind(each) for each in (left, right)]
+    kind = WIDE_FLOATS if WIDE_FLOATS in kinds else kinds[0]
+    return kind, [_lanes_of(builder, each, kind) for each in (left, right)]
 
 
 def _lanes_kind(operand: Operand) -> Kind:
@@ -351,6 +376,7 @@ VECTORS: dict[Any, Intrinsic] = {
     vectors.join_lanes: join_lanes,
     vectors.keep_lanes: keep_lanes,
     vectors.largest_lane: largest_lane,
+    vectors.log_lanes: log_lanes,
     vectors.maximum_lanes: maximum_lanes,
     vectors.above: above,
     vectors.add_lanes: add_lanes,
@@ -362,6 +388,7 @@ VECTORS: dict[Any, Intrinsic] = {
     vectors.lanes: lanes,
     vectors.load_lanes: load_lanes,
     vectors.multiply_lanes: multiply_lanes,
+    vectors.narrow_lanes: narrow_lanes,
     vectors.pair_lanes: pair_lanes,
     vectors.store_lanes: store_lanes,
     vectors.stored_lanes: stored_lanes,
