@@ -266,8 +266,18 @@ def pool_of(index: int) -> ThreadPool:
 
 @once
 def _register() -> None:
-    os.register_at_fork(after_in_child=lambda: [each.restart() for each in _pools])
-    atexit.register(lambda: [each.stop() for each in _pools])
+    os.register_at_fork(after_in_child=_restart_all)
+    atexit.register(_stop_all)
+
+
+def _restart_all() -> None:
+    for pool in _pools:
+        pool.restart()
+
+
+def _stop_all() -> None:
+    for pool in _pools:
+        pool.stop()
 
 
 @cache

@@ -289,7 +289,7 @@ def reorder(source: TensorSpec, output: TensorSpec, cut: Cut) -> Cuttable:
     engine = require().engine
 
     def prepare(specs: Specs, threads: int) -> Primitive:
-        requested = {argument: ArgumentSpec(spec, view) for argument, spec in specs.items()}
+        requested = _requested(specs, dict.fromkeys(specs, view))
         from_handle, to_handle = (describe(spec, view).value for spec in specs.values())
         return build("reorder", (from_handle, engine, to_handle, engine), requested, threads)
 
