@@ -34,6 +34,7 @@ from mxrun.codegen.scalar_instructions import (
 from mxrun.codegen.scalar_parts import Pair
 from mxrun.codegen.scalar_pieces import (
     PIECES,
+    Ends,
     Function,
     Pieces,
     looked_up,
@@ -41,8 +42,6 @@ from mxrun.codegen.scalar_pieces import (
     octave_table,
     piece,
     piecewise,
-    rising,
-    rising_table,
     table,
 )
 from mxrun.codegen.scalar_remainder import long_rest, with_divisor_sign
@@ -240,8 +239,12 @@ def _softplus_by_exponential(x: ScalarValue) -> ScalarValue:
 def erf(x: ScalarValue) -> ScalarValue:
     """Compute the error function, which is 1 from 4 on."""
     a = at_most(magnitude(x), 4.0)
-    usual = rising(a, ERF_SHIFT, _erf_pieces()) if looks_up(x) else _erf_by_exponent(a)
-    return copy_sign(usual, x)
+    if not looks_up(x):
+        return copy_sign(_erf_by_exponent(a), x)
+    d, (value, *slopes) = looked_up(a, octave_number(a, ERF_SHIFT), _erf_pieces())
+    # In the piece that begins at 0, which holds erf(a) - a, the distance is a and the value 0; in
+    # others the value is larger than the distance.
+    return copy_sign(polynomial(d, (at_least(value, d), *slopes)), x)
 
 
 def erfc(x: ScalarValue) -> ScalarValue:
@@ -345,7 +348,7 @@ def _expm1_pieces() -> Pieces:
 def _tanh_pieces() -> Pieces:
     """Return tables whose slope at 0 is exactly 1: the first piece is tanh(a) / a times a."""
 
-    def first(ends: tuple[float, float]) -> list[float]:
+    def first(ends: Ends) -> list[float]:
         return [0.0, 0.0, *piece(lambda a: math.tanh(a) / a if a else 1.0, ends, 3)[1:]]
 
     return octave_table(math.tanh, TANH_SHIFT, 4, first)
@@ -353,15 +356,15 @@ def _tanh_pieces() -> Pieces:
 
 @cache
 def _erf_pieces() -> Pieces:
-    return rising_table(math.erf, ERF_SHIFT, 4)
+    def first(ends: Ends) -> list[float]:
+        return piece(lambda a: math.erf(a) - a, ends, 4)
+
+    return octave_table(math.erf, ERF_SHIFT, 4, first)
 
 
 @cache
 def _erfc_pieces() -> Pieces:
-    def scaled(a: float) -> float:
-        return math.erfc(a) * math.exp(a * a)
-
-    return octave_table(scaled, ERFC_SHIFT, 5, lambda ends: piece(scaled, ends, 5))
+    return octave_table(lambda a: math.erfc(a) * math.exp(a * a), ERFC_SHIFT, 5)
 
 
 @cache

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.codegen.scalar_instructions import at_least, bits, lookup, polynomial
+from mxrun.codegen.scalar_instructions import bits, lookup, polynomial
 from mxrun.codegen.scalar_value import ScalarValue
 
 Pieces = list[tuple[float, ...]]
@@ -49,33 +49,18 @@ def octave_number(a: ScalarValue, shift: float) -> ScalarValue:
 
 
 def octave_table(
-    function: Function, shift: float, degree: int, first: Callable[[Ends], Sequence[float]]
+    function: Function,
+    shift: float,
+    degree: int,
+    first: Callable[[Ends], Sequence[float]] | None = None,
 ) -> Pieces:
     """Return tables of a function by the numbers of `octave_number`.
 
-    first: returns the piece that begins at 0.
+    first: returns the piece that begins at 0, in place of the function's.
     """
     return table(
-        piece(function, ends, degree) if ends[0] else first(ends) for ends in _octave_ends(shift)
-    )
-
-
-def rising(a: ScalarValue, shift: float, pieces: Pieces) -> ScalarValue:
-    """Compute the function of `rising_table`."""
-    d, (value, *slopes) = looked_up(a, octave_number(a, shift), pieces)
-    # In the piece that begins at 0 the distance is a, and the value 0; in others the value is
-    # larger than the distance.
-    return polynomial(d, (at_least(value, d), *slopes))
-
-
-def rising_table(function: Function, shift: float, degree: int) -> Pieces:
-    """Return tables like `octave_table`, of an increasing function that is close to a at 0.
-
-    In the piece that begins at 0 the tables approximate function(a) - a, so that the sum is rounded
-    only once.
-    """
-    return octave_table(
-        function, shift, degree, lambda ends: piece(lambda a: function(a) - a, ends, degree)
+        first(ends) if first and not ends[0] else piece(function, ends, degree)
+        for ends in _octave_ends(shift)
     )
 
 
