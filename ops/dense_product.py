@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mxrun.base.blocked import PANEL, panels_of
 from mxrun.base.device import DeviceDescription, most_tasks, tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.codegen.arguments import Float32s, Floats, Integer, Real
 from mxrun.codegen.intrinsics import current_task, worker
 from mxrun.codegen.jit import NativeFunction, inlined, native
@@ -355,11 +355,18 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
 
 
 def add_product(
-    parts: GradientParts, name: str, product: MatrixProduct, device: DeviceDescription
+    parts: GradientParts,
+    name: str,
+    product: MatrixProduct,
+    device: DeviceDescription,
+    layout: Layout = PLAIN,
 ) -> None:
-    """Add a product of plain tensors, in its dtypes, to the parts of a backward kernel."""
-    for stored in (product.left, product.right, product.output):
-        parts.use(stored.slot, PLAIN, stored.spec.dtype)
+    """Add a product, in its dtypes, to the parts of a backward kernel.
+
+    layout: in which the factors are matrices; the output is plain.
+    """
+    for stored, own in ((product.left, layout), (product.right, layout), (product.output, PLAIN)):
+        parts.use(stored.slot, own, stored.spec.dtype)
     parts.add(name, dense_product(product, device))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.backward_convolution import Computation
@@ -14,7 +15,7 @@ from mxrun.operator.constraints import ImplementationConstraints
 from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest
 from mxrun.operator.native_kernel import Slot
-from mxrun.ops.dense_product import MatrixProduct
+from mxrun.ops.dense_product import MatrixProduct, add_product
 from mxrun.ops.linear import LinearImplementation
 
 
@@ -56,11 +57,17 @@ def onednn_product(product: MatrixProduct, team: int) -> OnednnProduct:
     return OnednnProduct(prepare, slots)
 
 
-class OnednnLinear(LinearImplementation[OnednnProduct]):
-    """oneDNN's products of a linear operator."""
+LinearProduct: TypeAlias = OnednnProduct | MatrixProduct
+
+
+class OnednnLinear(LinearImplementation[LinearProduct]):
+    """oneDNN's products of a linear operator, or products of matrices instead."""
 
     def add_product(
-        self, parts: GradientParts, name: str, product: OnednnProduct, request: BackwardRequest
+        self, parts: GradientParts, name: str, product: LinearProduct, request: BackwardRequest
     ) -> None:
-        """Add the primitive."""
-        add_primitive(parts, product.prepared(name, request.choices), product.slots)
+        """Add the primitive, or the loop."""
+        if isinstance(product, MatrixProduct):
+            add_product(parts, name, product, request.device, self.layout)
+        else:
+            add_primitive(parts, product.prepared(name, request.choices), product.slots)

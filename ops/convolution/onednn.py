@@ -17,7 +17,12 @@ from mxrun.device.cpu.onednn.backward_convolution import (
 )
 from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
-from mxrun.device.cpu.onednn.operations import Cuttable, SlidingWindow, convolution_forward
+from mxrun.device.cpu.onednn.operations import (
+    Cuttable,
+    SlidingWindow,
+    convolution_forward,
+    sums_of_weights,
+)
 from mxrun.device.cpu.onednn.primitive import (
     Argument,
     Clip,
@@ -32,7 +37,12 @@ from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.convolution.base import WindowProductProperty
 from mxrun.ops.copy_part import COPY, copy_part
-from mxrun.ops.onednn import OnednnLinear, OnednnProduct
+from mxrun.ops.dense_product import (
+    MatrixProduct,
+    StoredMatrices,
+    dense_product_serves,
+)
+from mxrun.ops.onednn import LinearProduct, OnednnLinear, OnednnProduct
 from mxrun.ops.strided_map import strided_part
 
 
@@ -91,6 +101,32 @@ class OnednnWindowProducts:
             Argument.OUTPUT_GRAD: windows,
         }
         return OnednnProduct(partial(backward_weights, *specs), slots, self.scratch_bytes)
+
+    def matrices_of_weight(
+        self, images: Slot, weight: Slot, windows: Slot, device: DeviceDescription
+    ) -> MatrixProduct | None:
+        """Return the gradient of a weight for single pixels as windows^T x images, or None.
+
+        It is one where the weight is so large that the sums of parts of the images would take
+        longer than those of our own tiles.
+        """
+        sizes, strides = self.weight.shape[2:], self.window.stride
+        is_pixel = {*sizes, *strides, self.window.groups} == {1} and not any(
+            (*self.window.pad_begin, *self.window.pad_end)
+        )
+        total = replace(self.weight, dtype=FLOAT32)
+        if not is_pixel or not dense_product_serves(self.images.dtype, device):
+            return None
+        if sums_of_weights(self.images, total, self.windows, self.cut) > 1:
+            return None
+        outputs, channels = self.weight.shape[:2]
+        pixels = self.images.elements // channels
+        dtype = self.images.dtype
+        return MatrixProduct(
+            StoredMatrices(TensorSpec((pixels, outputs), dtype), windows, is_turned=True),
+            StoredMatrices(TensorSpec((pixels, channels), dtype), images),
+            StoredMatrices(TensorSpec((outputs, channels)), weight),
+        )
 
     def have_gradients(self) -> bool:
         """Return whether oneDNN computes the gradients correctly, in bfloat16 without reference
@@ -205,7 +241,7 @@ class OnednnWindowProduct(OnednnLinear):
         gradient: TensorSpec,
         data: TensorSpec,
         weight: TensorSpec,
-    ) -> tuple[OnednnProduct, OnednnProduct]:
+    ) -> tuple[OnednnProduct, LinearProduct]:
         """data: the opposite product of grad; weight: the product of images and windows."""
         assert isinstance(prop, WindowProductProperty)
         cut = request.device.cut_for_flops(request.forward.flops)
@@ -214,7 +250,8 @@ class OnednnWindowProduct(OnednnLinear):
             data_grad = products.of_windows(source(0), source(2), target(0))
             return data_grad, products.of_weight(source(0), target(1), source(1))
         data_grad = products.of_images(target(0), source(2), source(0))
-        return data_grad, products.of_weight(source(1), target(1), source(0))
+        matrices = products.matrices_of_weight(source(1), target(1), source(0), request.device)
+        return data_grad, matrices or products.of_weight(source(1), target(1), source(0))
 
 
 @implement("_convolution_fused", backend="onednn")

@@ -421,3 +421,61 @@ def test_parts_of_the_images_give_the_bits_of_the_whole(images: int, threads: in
     assert isinstance(forward, CutComputation)
     assert len(forward.parts) == {4: 4, 6: 3, 9: 3}[images]
     assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("threads", [1, THREADS])
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "dilation", "pad"),
+    [
+        ((14, 14), (3, 3), (1, 1), (1, 1), (1, 1)),
+        ((23, 9), (3, 3), (2, 2), (1, 1), (1, 1)),
+        ((20, 11), (1, 1), (1, 1), (1, 1), (0, 0)),
+        ((31, 12), (5, 3), (2, 1), (2, 2), (4, 2)),
+        ((16, 40), (7, 7), (2, 2), (1, 1), (3, 3)),
+    ],
+)
+def test_parts_of_the_rows_of_one_image_give_the_whole(
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    pad: tuple[int, int],
+    threads: int,
+) -> None:
+    channels, filters = 20, 24
+    extents = [1 + (k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    sizes = zip(size, pad, extents, stride, strict=True)
+    rows, columns = ((each + 2 * p - extent) // s + 1 for each, p, extent, s in sizes)
+    window = SlidingWindow(stride, dilation, pad, pad)
+    weights_shape = (filters, channels, *kernel)
+    x = TensorSpec((1, channels, *size), layout=CHANNELS_LAST)
+    w = TensorSpec(weights_shape, layout=ANY)
+    y = TensorSpec((1, filters, rows, columns), layout=CHANNELS_LAST)
+    given = {
+        "SOURCE": normal(1, channels, *size),
+        "WEIGHTS": normal(*weights_shape),
+        "BIAS": normal(filters),
+    }
+    found = []
+    for cut in (Cut(1, 1), Cut(4, threads)):
+        forward = operations.convolution_forward(x, w, y, window, cut, bias=True)
+        found += compute(forward, [Argument.OUTPUT], **given)
+    assert isinstance(forward, CutComputation)
+    assert len(forward.parts) >= 2
+    np.testing.assert_allclose(found[1], found[0], 1e-4, 1e-5)
+    again = operations.convolution_forward(x, w, y, window, Cut(4, 1), bias=True)
+    (alone,) = compute(again, [Argument.OUTPUT], **given)
+    np.testing.assert_array_equal(alone, found[1])
+
+
+@pytest.mark.parametrize("kind", list(operations.PoolType))
+def test_parts_of_the_rows_of_one_image_are_pooled(kind: operations.PoolType) -> None:
+    window = SlidingWindow((2, 2), (1, 1), (1, 1), (1, 1))
+    x = TensorSpec((1, 16, 33, 30), layout=CHANNELS_LAST)
+    y = TensorSpec((1, 16, 17, 15), layout=CHANNELS_LAST)
+    given, found = {"SOURCE": normal(*x.shape)}, []
+    for cut in (Cut(1, 1), Cut(4, THREADS)):
+        pooling = operations.pooling_forward(x, y, kind, (3, 3), window, cut, is_train=False)
+        found += compute(pooling, [Argument.OUTPUT], **given)
+    assert isinstance(pooling, CutComputation)
+    np.testing.assert_allclose(found[1], found[0], 1e-6)

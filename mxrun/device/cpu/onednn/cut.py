@@ -8,12 +8,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from itertools import accumulate, pairwise
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from mxrun.base.device import Cut, tasks_for_elements
-from mxrun.base.tensor import TensorSpec, align
+from mxrun.base.tensor import Shape, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.codegen.intrinsics import call_address, current_task, integer, share, worker
 from mxrun.codegen.jit import native
@@ -23,8 +24,6 @@ from mxrun.device.cpu.onednn.primitive import Argument, Primitive
 
 Specs = Mapping[Argument, TensorSpec]
 
-# Fewer images than these do not occupy the threads of most machines.
-_FEW_IMAGES = 4
 # Elements of a total that stay in the nearest cache while all partial sums are added.
 _NEAR = 2048
 
@@ -190,6 +189,10 @@ class CutComputation:
         return places
 
 
+# Begin and end of each argument that is cut, along the axis that is cut.
+Slice: TypeAlias = Mapping[Argument, tuple[int, int]]
+
+
 def by_images(
     specs: Specs,
     batched: Sequence[Argument],
@@ -200,38 +203,66 @@ def by_images(
 ) -> Primitive | CutComputation:
     """Return the computation cut along the first axis of the arguments `batched`.
 
-    prepare: makes the primitive of given specs for a number of threads; raises Unsupported. The
-    first part's layouts of the other arguments hold for all. summed: see `CutComputation`. With few
-    images, or if the parts need more than `scratch_bytes`, the computation is one primitive for all
-    threads.
+    prepare: makes the primitive of given specs for a number of threads; raises Unsupported. summed:
+    see `CutComputation`. A single image, and a computation whose parts need more than
+    `scratch_bytes`, is one primitive for all threads.
     """
     images = specs[batched[0]].shape[0]
-    if images < min(cut.tasks, _FEW_IMAGES) or cut.tasks == 1:
+    if images == 1 or cut.tasks == 1:
         return prepare(specs, cut.threads)
-    made, given = dict[int, Primitive](), specs
-    sizes = _sizes(images, cut.tasks)
-    for size in dict.fromkeys(sizes):
+    made, ends = dict[int, Primitive](), [0, *accumulate(_sizes(images, cut.tasks))]
+
+    def prepared(part: Specs, number: int) -> Primitive:
+        size = part[batched[0]].shape[0]
+        return made.get(size) or made.setdefault(size, prepare(part, 1))
+
+    slices = [dict.fromkeys(batched, each) for each in pairwise(ends)]
+    found = in_slices(specs, 0, slices, prepared, cut.threads, summed)
+    fits = scratch_bytes is None or found.scratchpad_bytes <= scratch_bytes
+    return found if fits else prepare(specs, cut.threads)
+
+
+def in_slices(
+    specs: Specs,
+    axis: int,
+    slices: Sequence[Slice],
+    prepare: Callable[[Specs, int], Primitive],
+    threads: int,
+    summed: Argument | None = None,
+) -> CutComputation:
+    """Return the computation of slices along an axis that is the outermost one in memory.
+
+    prepare: makes the primitive of a slice's specs and number. The first one's layouts of the
+    arguments that are not cut hold for all.
+    """
+    whole, parts, workspace_bytes = dict(specs), list[Part](), 0
+    workspaces = dict[int, TensorSpec]()
+    for number, ranges in enumerate(slices):
         part = {
-            argument: replace(spec, shape=(size, *spec.shape[1:])) if argument in batched else spec
-            for argument, spec in specs.items()
+            argument: replace(spec, shape=_with_size(spec.shape, axis, *ranges[argument]))
+            if argument in ranges
+            else spec
+            for argument, spec in whole.items()
         }
-        made[size] = prepare(part, 1)
-        own = made[size].specs
-        specs = {a: spec if a in batched else own[a] for a, spec in specs.items()}
-    whole = {int(argument): spec for argument, spec in specs.items()}
-    parts, begin, workspace_bytes = list[Part](), 0, 0
-    for size in sizes:
-        offsets = {each: begin * (specs[each].nbytes // images) for each in batched}
-        workspace = made[size].specs.get(Argument.WORKSPACE)
+        primitive = prepare(part, number)
+        own = primitive.specs
+        whole = {each: spec if each in ranges else own[each] for each, spec in whole.items()}
+        offsets = {
+            argument: begin * (specs[argument].nbytes // specs[argument].shape[axis])
+            for argument, (begin, _) in ranges.items()
+        }
+        workspace = own.get(Argument.WORKSPACE)
         if workspace is not None:
             offsets[Argument.WORKSPACE] = workspace_bytes
             workspace_bytes += align(workspace.nbytes)
-            whole[Argument.WORKSPACE] = replace(workspace, shape=(workspace_bytes,))
-        parts.append(Part(made[size], offsets))
-        begin += size
-    found = CutComputation(tuple(parts), whole, min(cut.threads, len(parts)), summed)
-    fits = scratch_bytes is None or found.scratchpad_bytes <= scratch_bytes
-    return found if fits else prepare(given, cut.threads)
+            workspaces[Argument.WORKSPACE] = replace(workspace, shape=(workspace_bytes,))
+        parts.append(Part(primitive, offsets))
+    found = {int(argument): spec for argument, spec in whole.items()}
+    return CutComputation(tuple(parts), found | workspaces, min(threads, len(parts)), summed)
+
+
+def _with_size(shape: Shape, axis: int, begin: int, end: int) -> Shape:
+    return (*shape[:axis], end - begin, *shape[axis + 1 :])
 
 
 def _sizes(count: int, tasks: int) -> list[int]:

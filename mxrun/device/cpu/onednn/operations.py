@@ -7,15 +7,17 @@ if oneDNN has no admissible implementation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
+from itertools import pairwise
 from typing import TypeAlias
 
 from mxrun.base.device import Cut
-from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.device.cpu.onednn.cut import CutComputation, Specs, by_images
+from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
+from mxrun.device.cpu.onednn.cut import CutComputation, Specs, by_images, in_slices
 from mxrun.device.cpu.onednn.descriptor import (
     IDENTITY,
     DescriptorView,
@@ -39,6 +41,8 @@ _CONVOLUTION_DIRECT = 1
 # Sums of a weight's gradient: they are fewer, but not fewer than these, where they take more bytes.
 _LEAST_SUMS = 4
 _SUMS_BYTES = 4 << 20
+# Pixels of the output in a part of one image.
+_LEAST_PIXELS = 96
 
 # Computation of one task or several.
 Cuttable: TypeAlias = Primitive | CutComputation
@@ -63,6 +67,24 @@ class SlidingWindow:
         return tuple(
             dimensions(values) for values in (self.stride, gaps, self.pad_begin, self.pad_end)
         )
+
+    def over_rows(
+        self, begin: int, end: int, size: int, kernel: int
+    ) -> tuple[int, int, SlidingWindow]:
+        """Return begin and end of the rows that some output rows read, and the window on these.
+
+        Rows are along the first spatial axis, on which data have `size`, and the window `kernel`.
+        """
+        first = begin * self.stride[0] - self.pad_begin[0]
+        last = (end - 1) * self.stride[0] - self.pad_begin[0] + (kernel - 1) * self.dilation[0] + 1
+        inside = max(first, 0), min(last, size)
+        pads = (inside[0] - first, last - inside[1])
+        window = replace(
+            self,
+            pad_begin=(pads[0], *self.pad_begin[1:]),
+            pad_end=(pads[1], *self.pad_end[1:]),
+        )
+        return *inside, window
 
     def convolution(self) -> tuple[DescriptorView, DescriptorView, tuple[object, ...]]:
         """Return the views on data and weights of a convolution, and its arguments.
@@ -106,7 +128,7 @@ def convolution_forward(
 
     after: post-operations on the output, in order. The bias is float32, whatever the factors are.
     """
-    data_view, weights_view, geometry = window.convolution()
+    data_view, weights_view, _ = window.convolution()
     views = {
         Argument.SOURCE: data_view,
         Argument.WEIGHTS: weights_view,
@@ -118,13 +140,46 @@ def convolution_forward(
     if bias:
         specs[Argument.BIAS] = TensorSpec(weights.shape[:1])
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
+    def prepare(specs: Specs, threads: int, window: SlidingWindow = window) -> Primitive:
         requested = _requested(specs, views)
+        geometry = window.convolution()[-1]
         arguments = (require().engine, *kind, *_handles(requested, *views), *geometry)
         return build("convolution_forward", arguments, requested, threads, after, constraints)
 
+    if source.shape[0] == 1:
+        return _by_rows(specs, window, weights.shape[2], prepare, cut)
     batched = (Argument.SOURCE, Argument.OUTPUT)
     return by_images(specs, batched, prepare, cut, constraints.scratch_bytes)
+
+
+def _by_rows(
+    specs: Specs,
+    window: SlidingWindow,
+    kernel: int,
+    prepare: Callable[[Specs, int, SlidingWindow], Primitive],
+    cut: Cut,
+) -> Cuttable:
+    """Return a computation on one image with channels last, cut into rows of the output.
+
+    Parts have at least `_LEAST_PIXELS`, unless there are two, because each reads all weights.
+    """
+    source, output = specs[Argument.SOURCE], specs[Argument.OUTPUT]
+    rows, pixels = output.shape[2], math.prod(output.shape[2:])
+    tasks = min(cut.tasks, rows, max(pixels // _LEAST_PIXELS, 2))
+    is_image = source.layout == output.layout == CHANNELS_LAST and len(output.shape) == 4
+    if tasks < 2 or not is_image:
+        return prepare(specs, 1 if is_image else cut.threads, window)
+    ends = [part * rows // tasks for part in range(tasks + 1)]
+    parts = [window.over_rows(*each, source.shape[2], kernel) for each in pairwise(ends)]
+    if any(begin >= end for begin, end, _ in parts):
+        return prepare(specs, cut.threads, window)
+    slices = [
+        {Argument.SOURCE: (begin, end), Argument.OUTPUT: own}
+        for (begin, end, _), own in zip(parts, pairwise(ends), strict=True)
+    ]
+    return in_slices(
+        specs, 2, slices, lambda part, number: prepare(part, 1, parts[number][2]), cut.threads
+    )
 
 
 @cache
@@ -157,6 +212,16 @@ def convolution_backward_data(
     return by_images(specs, batched, prepare, cut, constraints.scratch_bytes)
 
 
+def sums_of_weights(
+    source: TensorSpec, weights_grad: TensorSpec, output_grad: TensorSpec, cut: Cut
+) -> int:
+    """Return of how many partial sums a weight's gradient is made; 1 if several take too long."""
+    nbytes, tasks = 4 * weights_grad.elements, cut.tasks
+    while tasks > _LEAST_SUMS and tasks * nbytes > _SUMS_BYTES:
+        tasks //= 2
+    return 1 if 4 * tasks * nbytes > 2 * output_grad.nbytes + 7 * source.nbytes else tasks
+
+
 @cache
 def convolution_backward_weights(
     source: TensorSpec,
@@ -168,8 +233,8 @@ def convolution_backward_weights(
 ) -> Cuttable:
     """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD.
 
-    It is cut into parts of the images, whose sums are added, unless these take more memory traffic
-    than it saves.
+    It is cut into parts of the images, whose sums are added: two, if more take more memory traffic
+    than they save.
     """
     data_view, weights_view, geometry = window.convolution()
     views = {
@@ -188,11 +253,9 @@ def convolution_backward_weights(
         return build(name, arguments, requested, threads, constraints=constraints)
 
     specs = dict(zip(views, (source, weights_grad, output_grad), strict=True))
-    nbytes, tasks = 4 * weights_grad.elements, cut.tasks
-    while tasks > _LEAST_SUMS and tasks * nbytes > _SUMS_BYTES:
-        tasks //= 2
-    if 4 * tasks * nbytes > 2 * output_grad.nbytes + 7 * source.nbytes:
-        tasks = 1
+    # Two sums cost less than a team for this one primitive.
+    fewest = min(cut.tasks, 2)
+    tasks = max(sums_of_weights(source, weights_grad, output_grad, cut), fewest)
     batched = (Argument.SOURCE, Argument.OUTPUT_GRAD)
     given, scratch = replace(cut, tasks=tasks), constraints.scratch_bytes
     return by_images(specs, batched, prepare, given, scratch, Argument.WEIGHTS_GRAD)
@@ -243,7 +306,7 @@ def pooling_forward(
     """Prepare SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (their indices)."""
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, pool_type)
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
+    def prepare(specs: Specs, threads: int, window: SlidingWindow = window) -> Primitive:
         requested = _requested(specs)
         arguments = (
             *(require().engine, *kind, *_handles(requested, *requested)),
@@ -252,6 +315,8 @@ def pooling_forward(
         return build("pooling_forward", arguments, requested, threads)
 
     specs = {Argument.SOURCE: source, Argument.OUTPUT: output}
+    if source.shape[0] == 1 and not is_train:
+        return _by_rows(specs, window, kernel[0], prepare, cut)
     return by_images(specs, tuple(specs), prepare, cut)
 
 
@@ -296,6 +361,8 @@ def reorder(source: TensorSpec, output: TensorSpec, cut: Cut) -> Cuttable:
     specs = {Argument.SOURCE: source, Argument.OUTPUT: output}
     if any(spec.layout.nbytes is not None for spec in (source, output)):
         return prepare(specs, cut.threads)
+    if source.shape[0] == 1:
+        return prepare(specs, 1)
     return by_images(specs, tuple(specs), prepare, cut)
 
 
