@@ -308,7 +308,7 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
     stage = terms * PANEL if is_packed else 0
     packed = stage + (0 if form.reads_right else terms * LANES)
     sums = packed + (0 if form.reads_left else terms * high)
-    words = sums + (0 if is_kept else high * wide)
+    words = sums + (0 if is_kept else min(high, rows) * wide)
     left_stack, left_row = left.steps
     right_stack, right_row = right.steps
     output_stack, output_row = output.steps

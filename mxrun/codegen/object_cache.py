@@ -28,8 +28,9 @@ _ELF_MAGIC = b"\x7fELF"
 _TRANSLATION = (
     *("arguments", "declaration", "intrinsics", "jit", "vectors", "products", "philox"),
     *("llvm_bfloat16", "llvm_block", "llvm_target"),
-    *("scalar_exponential", "scalar_float32", "scalar_instructions", "scalar_logarithm"),
-    *("scalar_operations", "scalar_parts", "scalar_remainder", "scalar_value"),
+    *("scalar_circular", "scalar_double", "scalar_error_function", "scalar_exponential"),
+    *("scalar_float32", "scalar_instructions", "scalar_logarithm", "scalar_operations"),
+    *("scalar_parts", "scalar_pieces", "scalar_remainder", "scalar_value"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import os.path
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +91,8 @@ def data_set_file(files: Sequence[str]) -> str | None:
 def _format_of(path: str) -> str:
     """Return the data set that reads a file, as its ending says; empty if none does."""
     place = user_path(path)
-    return dataset_of_suffix(place.suffix) if place.is_file() else ""
+    # Unlike pathlib's, this is false for names that no file can have.
+    return dataset_of_suffix(place.suffix) if os.path.isfile(place) else ""
 
 
 def open_part(

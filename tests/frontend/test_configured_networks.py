@@ -114,7 +114,7 @@ def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path
     assert calls.count("conv1:backward") == len(later) - 1 >= 1
 
 
-ONEDNN = {"Convolution", "FullyConnected"}
+ONEDNN = {"Convolution"}
 
 
 @pytest.mark.skipif(

@@ -149,10 +149,8 @@ def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
 
 def test_caches_are_bfloat16_with_the_network(models) -> None:
     model, prompt = models["transformer"], "And so it is for all"
-    plans = {}
     for precision in ("float32", "bfloat16"):
         generation = prepared(model, prompt, length=4, temperature=0, precision=precision)
-        plans[precision] = generation.plan
         list(generation.run())
         # Of 32 numbers each for 24 positions, the keys in blocks of 16.
         nbytes = generation.summary()["carried_bytes"]
@@ -161,7 +159,6 @@ def test_caches_are_bfloat16_with_the_network(models) -> None:
         logits = generation._executor.result(GENERATE, head).read().reshape(-1)
         ids = generation.texts[0].prompt_ids + generation.texts[0].ids[:-1]
         np.testing.assert_allclose(logits, full_logits(model, ids)[-1], atol=0.1)
-    assert plans["bfloat16"].planned_bytes < plans["float32"].planned_bytes
 
 
 def test_the_position_table_limits_the_length(models) -> None:

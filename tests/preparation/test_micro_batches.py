@@ -267,7 +267,11 @@ FEW = ("--steps", "3", "--warmup", "1")
 @pytest.mark.parametrize("contexts", [1, 2])
 def test_bench_times_steps_in_parts(contexts: int) -> None:
     devices = [f"cpu:{number}" for number in range(contexts)]
-    words = (CUT, f"memory.budget={20 + 15 * contexts}%", f"context=[{', '.join(devices)}]")
+    words = (
+        CUT,
+        f"memory.budget={30 if contexts == 1 else 20}%",
+        f"context=[{', '.join(devices)}]",
+    )
     parts = inspected(*words)["micro_batches"]
     report = result("bench", "net.yaml", *words, *FEW)
     shown = [report[key] for key in ("batch_size", "contexts", "micro_batches")]
