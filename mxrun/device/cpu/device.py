@@ -20,6 +20,7 @@ from mxrun.device.cpu import machine, team
 from mxrun.device.cpu.call import TaskThreads
 from mxrun.device.cpu.movable import CpuMovableProgram
 from mxrun.device.cpu.onednn import library
+from mxrun.device.cpu.pool import pool_of
 from mxrun.device.cpu.program import CpuProgram
 from mxrun.device.cpu.tape import entries_of
 from mxrun.device.cpu.team_loop import TeamLoop
@@ -121,4 +122,5 @@ class CpuDevice(HostDevice):
         """Return a loop that the team runs, so that each thread finds its tasks in its cache."""
         threads = self.description.threads
         tasks = max(tasks_for_elements(elements), team_for_elements(elements, threads))
-        return TeamLoop(function, arguments, tasks, TaskThreads(threads))
+        pool = pool_of(self.description.index) if threads > 1 else None
+        return TeamLoop(function, arguments, tasks, TaskThreads(threads, pool))
