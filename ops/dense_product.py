@@ -160,10 +160,8 @@ def dense_product_loop(call: DenseProduct) -> None:
                 right, right_at, right_step = call.scratch, panel, PANEL
                 begin = stack * call.right_stack
                 if call.panel_words > 0:
-                    right_at = (column + j) // PANEL * call.panel_words + paired(
-                        call, first
-                    ) * PANEL
-                    right = call.right_words
+                    right, right_at = call.right_words, paired(call, first) * PANEL
+                    right_at += (column + j) // PANEL * call.panel_words
                 elif call.is_right_turned:
                     begin += (column + j) * call.right_row + first
                     if call.right_words is None:

@@ -13,7 +13,7 @@ from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer, slot_of
 from mxrun.codegen.intrinsics import call_address, fetch_add
 from mxrun.codegen.jit import ALONE, NativeCode, inlined, native, require_arguments
-from mxrun.device.cpu.pool import PooledTasks, ThreadPool, run_tasks
+from mxrun.device.cpu.pool import LINE, PooledTasks, ThreadPool, run_tasks
 from mxrun.device.cpu.team import openmp
 
 Failure = npt.NDArray[np.int64]
@@ -165,10 +165,6 @@ class SharedTasks(Arguments):
     finished: Int64s
 
 
-# Words of a cache line.
-_LINE = 8
-
-
 @native
 def share_tasks(call: SharedTasks) -> None:
     """Run tasks until none is left: first the thread's own, then those that others have left.
@@ -183,13 +179,13 @@ def share_tasks(call: SharedTasks) -> None:
         owner = (number + turn) % call.workers
         begin = owner * call.tasks // call.workers
         end = (owner + 1) * call.tasks // call.workers
-        task = begin + fetch_add(call.claimed, owner * _LINE, 1)
+        task = begin + fetch_add(call.claimed, owner * LINE, 1)
         while task < end:
             call_address(call.function, call.block, task, call.tasks, number, 0, 0)
-            task = begin + fetch_add(call.claimed, owner * _LINE, 1)
+            task = begin + fetch_add(call.claimed, owner * LINE, 1)
     if fetch_add(call.finished, 0, 1) == team - 1:
         for owner in range(call.workers):
-            call.claimed[owner * _LINE] = 0
+            call.claimed[owner * LINE] = 0
         call.finished[0] = 0
 
 
@@ -243,7 +239,7 @@ def loop_call(
         workers=team,
         thread_number=runtime.thread_number if runtime else 0,
         team_size=runtime.team_size if runtime else 0,
-        claimed=np.zeros(team * _LINE, np.int64),
+        claimed=np.zeros(team * LINE, np.int64),
         finished=np.zeros(1, np.int64),
     )
     given = shared.packed()

@@ -20,7 +20,7 @@ from mxrun.device.cpu import machine, team
 from mxrun.device.cpu.call import TaskThreads
 from mxrun.device.cpu.movable import CpuMovableProgram
 from mxrun.device.cpu.onednn import library
-from mxrun.device.cpu.pool import pool_of
+from mxrun.device.cpu.pool import pool_for
 from mxrun.device.cpu.program import CpuProgram
 from mxrun.device.cpu.tape import entries_of
 from mxrun.device.cpu.team_loop import TeamLoop
@@ -119,8 +119,8 @@ class CpuDevice(HostDevice):
         return machine.description(self.description.threads)
 
     def host_loop(self, function: NativeFunction, arguments: Arguments, elements: int) -> HostLoop:
-        """Return a loop that the team runs, so that each thread finds its tasks in its cache."""
+        """Return a loop that threads share, each of which finds its tasks in its cache."""
         threads = self.description.threads
         tasks = max(tasks_for_elements(elements), team_for_elements(elements, threads))
-        pool = pool_of(self.description.index) if threads > 1 else None
+        pool = pool_for(self.description.index, threads)
         return TeamLoop(function, arguments, tasks, TaskThreads(threads, pool))

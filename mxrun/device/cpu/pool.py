@@ -16,6 +16,7 @@ import atexit
 import ctypes
 import mmap
 import os
+import sys
 from functools import cache
 from typing import Any
 
@@ -37,15 +38,15 @@ from mxrun.codegen.jit import inlined, native
 from mxrun.device.cpu.team import available_cores
 
 # Words of a cache line; of those below each that several threads change has its own.
-_LINE = 8
+LINE = 8
 # Number of the published loop; -1 ends the threads. Sleeping threads wait for a change.
 _EPOCH = 0
 # The loop: function, argument block, tasks, threads that may run them.
-_FUNCTION, _BLOCK, _TASKS, _WORKERS = _LINE, _LINE + 1, _LINE + 2, _LINE + 3
+_FUNCTION, _BLOCK, _TASKS, _WORKERS = LINE, LINE + 1, LINE + 2, LINE + 3
 # 1 while a call uses the pool; threads that sleep; tasks that have ended; 1 if the call sleeps.
-_LOCK, _SLEEPERS, _DONE, _WAITING = 2 * _LINE, 3 * _LINE, 4 * _LINE, 5 * _LINE
+_LOCK, _SLEEPERS, _DONE, _WAITING = 2 * LINE, 3 * LINE, 4 * LINE, 5 * LINE
 # For each thread, the loop's number and the next of its tasks: epoch << 16 | task.
-_CLAIMS = 6 * _LINE
+_CLAIMS = 6 * LINE
 _TASK_BITS = 16
 
 # Polls of a waiting thread before it sleeps, some 20 to 60 us: longer than the short operators
@@ -113,7 +114,7 @@ def claimed_tasks(pool: Any, epoch: int, number: int) -> int:
         for turn in range(workers):
             owner = (number + turn) % workers
             end = (epoch << _TASK_BITS) + (owner + 1) * tasks // workers
-            at = _CLAIMS + owner * _LINE
+            at = _CLAIMS + owner * LINE
             claim = load_word(pool, at)
             while claim >> _TASK_BITS == epoch and claim < end:
                 found = exchange_word(pool, at, claim, claim + 1)
@@ -162,7 +163,7 @@ def run_tasks(call: PooledTasks) -> None:
         epoch = load_word(pool, _EPOCH) + 1
         # Before it is changed what a late thread reads of the loop before, its claims are closed.
         for owner in range(load_word(pool, _WORKERS)):
-            store_word(pool, _CLAIMS + owner * _LINE, epoch << _TASK_BITS)
+            store_word(pool, _CLAIMS + owner * LINE, epoch << _TASK_BITS)
         store_word(pool, _FUNCTION, call.function)
         store_word(pool, _BLOCK, call.block)
         store_word(pool, _TASKS, call.tasks)
@@ -170,7 +171,7 @@ def run_tasks(call: PooledTasks) -> None:
         store_word(pool, _DONE, 0)
         for owner in range(call.workers):
             begin = (epoch << _TASK_BITS) + owner * call.tasks // call.workers
-            store_word(pool, _CLAIMS + owner * _LINE, begin)
+            store_word(pool, _CLAIMS + owner * LINE, begin)
         fetch_add(pool, _EPOCH, 1)
         if load_word(pool, _SLEEPERS) > 0:
             wake(call, _EPOCH, call.workers - 1)
@@ -198,7 +199,7 @@ class ThreadPool:
         self._largest = available_cores()
         # Never freed: a thread may read it until the process ends.
         # Private, because the threads of a forked process have loops of their own.
-        size = 8 * (_CLAIMS + self._largest * _LINE)
+        size = 8 * (_CLAIMS + self._largest * LINE)
         self._memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.words: npt.NDArray[np.int64] = np.frombuffer(self._memory, np.int64)
         self._threads: list[Any] = []
@@ -255,6 +256,12 @@ class ThreadPool:
 
 
 _pools: list[ThreadPool] = []
+
+
+def pool_for(index: int, threads: int) -> ThreadPool | None:
+    """Return the pool of device `index`; None for one thread, and where the system has no futex."""
+    is_known = sys.platform == "linux" and os.uname().machine in _FUTEX
+    return pool_of(index) if threads > 1 and is_known else None
 
 
 @cache

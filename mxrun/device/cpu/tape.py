@@ -27,7 +27,7 @@ from mxrun.device.cpu.binding import (
 )
 from mxrun.device.cpu.call import NativeCall, TaskThreads, made_call, pack
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
-from mxrun.device.cpu.pool import pool_of
+from mxrun.device.cpu.pool import pool_for
 from mxrun.device.interface import ProgramStep
 from mxrun.operator.launch import Launch, Repeat
 
@@ -48,7 +48,7 @@ def entries_of(
     A program none of whose primitives has a team of its own runs on the device's pool.
     """
     largest = max((team for step in steps for team in map(_largest_team, step.launches)), default=1)
-    pool = pool_of(index) if threads > 1 and largest == 1 else None
+    pool = pool_for(index, threads) if largest == 1 else None
     workers = TaskThreads(threads, pool)
     calls = [
         TapeEntry(step.name, call)

@@ -217,9 +217,8 @@ def by_images(
         return made.get(size) or made.setdefault(size, prepare(part, 1))
 
     slices = [dict.fromkeys(batched, each) for each in pairwise(ends)]
-    found = in_slices(specs, 0, slices, prepared, cut.threads, summed)
-    fits = scratch_bytes is None or found.scratchpad_bytes <= scratch_bytes
-    return found if fits else prepare(specs, cut.threads)
+    found = in_slices(specs, 0, slices, prepared, cut.threads, scratch_bytes, summed)
+    return found or prepare(specs, cut.threads)
 
 
 def in_slices(
@@ -228,9 +227,12 @@ def in_slices(
     slices: Sequence[Slice],
     prepare: Callable[[Specs, int], Primitive],
     threads: int,
+    scratch_bytes: int | None = None,
     summed: Argument | None = None,
-) -> CutComputation:
+) -> CutComputation | None:
     """Return the computation of slices along an axis that is the outermost one in memory.
+
+    It is None if the parts need more than `scratch_bytes`.
 
     prepare: makes the primitive of a slice's specs and number. The first one's layouts of the
     arguments that are not cut hold for all.
@@ -257,8 +259,9 @@ def in_slices(
             workspace_bytes += align(workspace.nbytes)
             workspaces[Argument.WORKSPACE] = replace(workspace, shape=(workspace_bytes,))
         parts.append(Part(primitive, offsets))
-    found = {int(argument): spec for argument, spec in whole.items()}
-    return CutComputation(tuple(parts), found | workspaces, min(threads, len(parts)), summed)
+    given = {int(argument): spec for argument, spec in whole.items()}
+    found = CutComputation(tuple(parts), given | workspaces, min(threads, len(parts)), summed)
+    return found if scratch_bytes is None or found.scratchpad_bytes <= scratch_bytes else None
 
 
 def _with_size(shape: Shape, axis: int, begin: int, end: int) -> Shape:

@@ -147,7 +147,8 @@ def convolution_forward(
         return build("convolution_forward", arguments, requested, threads, after, constraints)
 
     if source.shape[0] == 1:
-        return _by_rows(specs, window, weights.shape[2], prepare, cut)
+        limit = constraints.scratch_bytes
+        return _by_rows(specs, window, weights.shape[2], prepare, cut, limit)
     batched = (Argument.SOURCE, Argument.OUTPUT)
     return by_images(specs, batched, prepare, cut, constraints.scratch_bytes)
 
@@ -158,6 +159,7 @@ def _by_rows(
     kernel: int,
     prepare: Callable[[Specs, int, SlidingWindow], Primitive],
     cut: Cut,
+    scratch_bytes: int | None = None,
 ) -> Cuttable:
     """Return a computation on one image with channels last, cut into rows of the output.
 
@@ -177,9 +179,12 @@ def _by_rows(
         {Argument.SOURCE: (begin, end), Argument.OUTPUT: own}
         for (begin, end, _), own in zip(parts, pairwise(ends), strict=True)
     ]
-    return in_slices(
-        specs, 2, slices, lambda part, number: prepare(part, 1, parts[number][2]), cut.threads
-    )
+
+    def prepared(part: Specs, number: int) -> Primitive:
+        return prepare(part, 1, parts[number][2])
+
+    found = in_slices(specs, 2, slices, prepared, cut.threads, scratch_bytes)
+    return found or prepare(specs, cut.threads, window)
 
 
 @cache
