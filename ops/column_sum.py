@@ -22,7 +22,7 @@ from mxrun.operator.native_kernel import JoinedPart, KernelPart, LoopPart, Place
 from mxrun.ops.rows import near_rows
 
 # Rows of a block: at least _MIN_ROWS, so that the sums of all blocks are much smaller than the
-# matrix, and few blocks, but enough for large teams.
+# matrix, and few blocks, but enough for many threads.
 _MIN_ROWS = 32
 _MAX_BLOCKS = 64
 # Columns whose sums stay in the L1 cache while rows are added.

@@ -18,6 +18,7 @@ from mxrun.codegen.intrinsics import current_task, worker
 from mxrun.codegen.jit import NativeFunction, inlined, native
 from mxrun.codegen.vectors import LANES, lanes, transpose_lanes
 from mxrun.operator.gradient_parts import GradientParts
+from mxrun.operator.kernel import BackwardRequest
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
 from mxrun.ops.product_blocks import (
     MatrixRows,
@@ -279,6 +280,17 @@ class MatrixProduct:
         """Two per multiply-add."""
         return 2 * self.output.spec.elements * self.inner
 
+    def add_to(
+        self, parts: GradientParts, name: str, request: BackwardRequest, layout: Layout = PLAIN
+    ) -> None:
+        """Add the loop to the parts of a backward kernel.
+
+        layout: in which the factors are matrices; the output is plain.
+        """
+        for stored, own in ((self.left, layout), (self.right, layout), (self.output, PLAIN)):
+            parts.use(stored.slot, own, stored.spec.dtype)
+        parts.add(name, dense_product(self, request.device))
+
 
 def dense_product_serves(dtype: str, device: DeviceDescription) -> bool:
     """Return whether products of factors of a dtype are as fast as a library's.
@@ -350,22 +362,6 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
     tiles = count * -(-rows // high) * -(-columns // wide)
     tasks = min(tasks_for_flops(product.flops), tiles)
     return LoopPart(loop, arguments, tasks, 4 * words * device.workers(tasks))
-
-
-def add_product(
-    parts: GradientParts,
-    name: str,
-    product: MatrixProduct,
-    device: DeviceDescription,
-    layout: Layout = PLAIN,
-) -> None:
-    """Add a product, in its dtypes, to the parts of a backward kernel.
-
-    layout: in which the factors are matrices; the output is plain.
-    """
-    for stored, own in ((product.left, layout), (product.right, layout), (product.output, PLAIN)):
-        parts.use(stored.slot, own, stored.spec.dtype)
-    parts.add(name, dense_product(product, device))
 
 
 def tile_sizes(rows: int, columns: int, tiles: int, is_turned: bool) -> tuple[int, int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
@@ -46,10 +46,32 @@ class LinearProperty(OperatorProperty[P]):
         return [out_grad[0], in_data[0], in_data[1]]
 
 
-Product = TypeVar("Product")
+class Product(Protocol):
+    """Product that is part of a backward kernel."""
+
+    def add_to(
+        self, parts: GradientParts, name: str, request: BackwardRequest, layout: Layout
+    ) -> None:
+        """Add it; `layout` is that of the output's gradient."""
 
 
-class LinearImplementation(Implementation, Generic[Product]):
+def add_gradients(
+    parts: GradientParts,
+    products: Mapping[str, Product],
+    request: BackwardRequest,
+    layout: Layout = PLAIN,
+) -> int:
+    """Add the requested products, of the first arguments in order; return their operations.
+
+    products: by the name of the part.
+    """
+    wanted = [each for index, each in enumerate(products) if parts.is_requested(index)]
+    for name in wanted:
+        products[name].add_to(parts, name, request, layout)
+    return len(wanted) * request.forward.flops
+
+
+class LinearImplementation(Implementation):
     """Products of a linear operator; the gradients are read in forward's dtype."""
 
     # Layout of the output's gradient in which it is summed.
@@ -66,12 +88,6 @@ class LinearImplementation(Implementation, Generic[Product]):
         """Return the products for the gradients of data and weight, from these specs."""
         raise NotImplementedError
 
-    def add_product(
-        self, parts: GradientParts, name: str, product: Product, request: BackwardRequest
-    ) -> None:
-        """Add the product for the gradient of data or weight; `name` says which."""
-        raise NotImplementedError
-
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the requested products, and the sum of the output's gradient for the bias.
 
@@ -85,18 +101,14 @@ class LinearImplementation(Implementation, Generic[Product]):
         assert weight is not None
         assert read is not None
         specs = (replace(spec, dtype=read.dtype) for spec in (gradient, data, weight))
-        parts, count = GradientParts(request), 0
+        parts = GradientParts(request)
         products = self.gradient_products(prop, request, *specs)
-        for index, (name, product) in enumerate(
-            zip(("data_grad", "weight_grad"), products, strict=True)
-        ):
-            if parts.is_requested(index):
-                self.add_product(parts, name, product, request)
-                count += 1
+        named = dict(zip(("data_grad", "weight_grad"), products, strict=True))
+        flops = add_gradients(parts, named, request, self.layout)
         if parts.is_requested(2):
             summed = parts.use(source(0), self.layout)
             columns = parts.use(target(2), PLAIN, FLOAT32).elements
             shape = (summed.elements // columns, columns)
             part = column_sum_part(source(0), target(2), shape, summed.dtype, request.device)
             parts.add("jit", part)
-        return parts.kernel(self.name, count * request.forward.flops)
+        return parts.kernel(self.name, flops)

@@ -1,22 +1,23 @@
-"""Products of matrices and windows by oneDNN, and the operators that are linear in a weight."""
+"""Products of matrices and windows by oneDNN."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from mxrun.base.device import DeviceDescription
+from mxrun.base.tensor import Layout
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.backward_convolution import Computation
+from mxrun.device.cpu.onednn.cut import Cuttable
 from mxrun.device.cpu.onednn.kernel_part import add_primitive
-from mxrun.device.cpu.onednn.primitive import Argument, Primitive, Sum
+from mxrun.device.cpu.onednn.primitive import Argument, Sum
 from mxrun.operator.choices import Choices
 from mxrun.operator.constraints import ImplementationConstraints
 from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest
 from mxrun.operator.native_kernel import Slot
-from mxrun.ops.dense_product import MatrixProduct, add_product
-from mxrun.ops.linear import LinearImplementation
+from mxrun.ops.dense_product import MatrixProduct
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,21 @@ class OnednnProduct:
         """Prepare the primitive as `part` of a kernel; raises Unsupported."""
         return choices.prepare(part, self.prepare, self.scratch_bytes)
 
+    def add_to(
+        self, parts: GradientParts, name: str, request: BackwardRequest, layout: Layout
+    ) -> None:
+        """Add the primitive, which has layouts of its own, to the parts of a backward kernel."""
+        add_primitive(parts, self.prepared(name, request.choices), self.slots)
 
-def onednn_product(product: MatrixProduct, team: int) -> OnednnProduct:
+
+def onednn_product(product: MatrixProduct, device: DeviceDescription) -> OnednnProduct:
     """Return a product of matrices without gaps, and without a factor, by oneDNN."""
     left, right, output = product.left, product.right, product.output
+    cut = device.cut_for_flops(product.flops)
 
-    def prepare(constraints: ImplementationConstraints) -> Primitive:
+    def prepare(constraints: ImplementationConstraints) -> Cuttable:
         return operations.matmul(
-            *(left.spec, right.spec, output.spec, team, left.is_turned, right.is_turned),
+            *(left.spec, right.spec, output.spec, cut, left.is_turned, right.is_turned),
             bias=product.bias is not None,
             constraints=constraints,
             after=(Sum(),) if product.is_added else (),
@@ -55,19 +63,3 @@ def onednn_product(product: MatrixProduct, team: int) -> OnednnProduct:
     if product.bias is not None:
         slots[Argument.BIAS] = product.bias
     return OnednnProduct(prepare, slots)
-
-
-LinearProduct: TypeAlias = OnednnProduct | MatrixProduct
-
-
-class OnednnLinear(LinearImplementation[LinearProduct]):
-    """oneDNN's products of a linear operator, or products of matrices instead."""
-
-    def add_product(
-        self, parts: GradientParts, name: str, product: LinearProduct, request: BackwardRequest
-    ) -> None:
-        """Add the primitive, or the loop."""
-        if isinstance(product, MatrixProduct):
-            add_product(parts, name, product, request.device, self.layout)
-        else:
-            add_primitive(parts, product.prepared(name, request.choices), product.slots)

@@ -17,7 +17,7 @@ from registries import separate_registries
 from xdist.workermanage import WorkerController
 
 from mxrun import library
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 from mxrun.operator import register
 
 # Every process that a test starts would compile all sources again.

@@ -52,7 +52,7 @@ def current_context() -> Context:
 
 
 def cpu(index: int = 0) -> Context:
-    """Return the context of the processor; several indices are several teams of its threads.
+    """Return the context of the processor; several indices are several pools of threads.
 
     Raises UserError for a negative one.
     """

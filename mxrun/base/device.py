@@ -10,8 +10,8 @@ from enum import Enum
 # MFLOP is 1.5 to 1.6 times as fast, of 0.5 MFLOP 1.2 to 1.4, of 0.16 MFLOP slower; complete steps
 # with products of 1 to 2 MFLOP are 4 to 10 % faster than with one thread for them. An update of
 # 16,384 elements is 0.8 times as fast, of 24,576 1.1, of 32,768 1.6.
-_ELEMENTS_PER_THREAD = 16_384
-_FLOPS_PER_THREAD = 500_000
+_ELEMENTS_PER_TASK = 16_384
+_FLOPS_PER_TASK = 500_000
 # Work of a library's call that is one task of several, and their number at most.
 _FLOPS_PER_CALL = 2_500_000
 _MOST_CALLS = 8
@@ -37,7 +37,7 @@ class NumpyBodies(Enum):
 
 @dataclass(frozen=True)
 class Cut:
-    """Number of tasks into which work is cut, and of threads that are worthwhile for it."""
+    """Number of tasks into which work is cut, and of threads that work on them at most."""
 
     tasks: int
     threads: int
@@ -48,10 +48,10 @@ class DeviceDescription:
     """Everything about a device that a kernel, and hence a plan and its results, may depend on.
 
     family: kernels that run on it, those with `@implement(..., devices=(family,))`. index: number
-    among the devices of its kind. numpy_bodies: how NumPy bodies run. threads: size of the compute
-    team. instruction_set: name of the processor's instructions; empty if no kernel depends on them.
-    library: name and version of the kernel library, `none` where it is missing; empty if kernels
-    need none.
+    among the devices of its kind. numpy_bodies: how NumPy bodies run. threads: how many may
+    compute; scratch space of a kernel depends on them, but no result. instruction_set: name of the
+    processor's instructions; empty if no kernel depends on them. library: name and version of the
+    kernel library, `none` where it is missing; empty if kernels need none.
     """
 
     family: str
@@ -61,25 +61,19 @@ class DeviceDescription:
     instruction_set: str = ""
     library: str = ""
 
-    def team_for_elements(self, elements: int) -> int:
-        """Return how many threads are worthwhile for an elementwise pass over `elements`."""
-        return team_for_elements(elements, self.threads)
-
-    def team_for_flops(self, flops: int) -> int:
-        """Return how many threads are worthwhile for a product of `flops` operations."""
-        return team_for_flops(flops, self.threads)
-
     def cut_for_elements(self, elements: int) -> Cut:
         """Return the cut of an elementwise pass over `elements`."""
-        return Cut(tasks_for_elements(elements), self.team_for_elements(elements))
+        tasks = tasks_for_elements(elements)
+        return Cut(tasks, self.workers(tasks))
 
     def cut_for_flops(self, flops: int) -> Cut:
         """Return the cut of a product of `flops` operations by a library.
 
         A call takes half a microsecond, so that small products have two tasks at most.
         """
-        tasks = max(flops // _FLOPS_PER_CALL, min(flops // _FLOPS_PER_THREAD, 2))
-        return Cut(most_tasks(min(tasks, _MOST_CALLS)), self.team_for_flops(flops))
+        worthwhile = max(flops // _FLOPS_PER_CALL, min(flops // _FLOPS_PER_TASK, 2))
+        tasks = most_tasks(min(worthwhile, _MOST_CALLS))
+        return Cut(tasks, self.workers(tasks))
 
     def workers(self, tasks: int) -> int:
         """Return how many threads at most work on a loop of `tasks`."""
@@ -92,12 +86,12 @@ ONE_THREAD = DeviceDescription(CPU, numpy_bodies=NumpyBodies.FLOAT32)
 
 def tasks_for_elements(elements: int) -> int:
     """Return into how many tasks an elementwise pass over `elements` is cut."""
-    return most_tasks(elements // _ELEMENTS_PER_THREAD)
+    return most_tasks(elements // _ELEMENTS_PER_TASK)
 
 
 def tasks_for_flops(flops: int) -> int:
     """Return into how many tasks a product of `flops` operations is cut."""
-    return most_tasks(flops // _FLOPS_PER_THREAD)
+    return most_tasks(flops // _FLOPS_PER_TASK)
 
 
 def most_tasks(worthwhile: int) -> int:
@@ -106,13 +100,3 @@ def most_tasks(worthwhile: int) -> int:
     The usual numbers of threads share these equally.
     """
     return 1 << min(max(worthwhile, 1).bit_length() - 1, _MOST_TASKS.bit_length() - 1)
-
-
-def team_for_elements(elements: int, threads: int) -> int:
-    """Return how many of `threads` are worthwhile for an elementwise pass over `elements`."""
-    return max(1, min(threads, elements // _ELEMENTS_PER_THREAD))
-
-
-def team_for_flops(flops: int, threads: int) -> int:
-    """Return how many of `threads` are worthwhile for a product of `flops` operations."""
-    return max(1, min(threads, flops // _FLOPS_PER_THREAD))

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-# A team that has the cores to itself starts and joins in a few microseconds.
-_TEAM_S = 50e-6
+# Threads that have the cores to themselves start and end a loop in a few microseconds.
+_TASKS_S = 50e-6
 
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bytes per second of a team that repeatedly processes a working set of `nbytes`.
+    """Bytes per second of threads that repeatedly process a working set of `nbytes`.
 
     update: every byte is read and written in place, and counts twice.
     copy: one half is read, the other written.
@@ -28,15 +28,15 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Machine:
-    """Peak figures of a team of `threads`.
+    """Peak figures of `threads` together.
 
     flops_per_s: of a matrix product, by the dtype of its factors; `float32` is always present,
         `bfloat16` if the processor has instructions for it.
     bandwidths: for increasing working sets, at least one; a larger one is never faster.
     loop_s: one call, on the tape, of an empty compiled loop.
     primitive_s: one call, on the tape, of a minimal oneDNN primitive.
-    team_s: additional cost of either if the entire team takes part.
-    cache_bytes: sizes of the data caches available to the team, the nearest first.
+    tasks_s: additional cost of a loop whose tasks all threads run.
+    cache_bytes: sizes of the data caches available to the threads, the nearest first.
     """
 
     threads: int
@@ -44,13 +44,13 @@ class Machine:
     bandwidths: tuple[Bandwidth, ...]
     loop_s: float
     primitive_s: float
-    team_s: float
+    tasks_s: float
     cache_bytes: tuple[int, ...] = ()
 
     @property
     def disturbed(self) -> bool:
-        """Return whether other work delayed the team during the measurement."""
-        return self.team_s > _TEAM_S
+        """Return whether other work delayed the threads during the measurement."""
+        return self.tasks_s > _TASKS_S
 
     def flops(self, dtype: str) -> float:
         """Return operations per second on factors of `dtype`; float32's if it was not measured."""
@@ -106,7 +106,7 @@ class Machine:
                 bandwidths=tuple(Bandwidth(**row) for row in value["bandwidths"]),
                 loop_s=float(value["loop_s"]),
                 primitive_s=float(value["primitive_s"]),
-                team_s=float(value["team_s"]),
+                tasks_s=float(value["tasks_s"]),
                 cache_bytes=tuple(map(int, value["cache_bytes"])),
             )
             return machine if machine._is_sound() else None
@@ -123,5 +123,5 @@ class Machine:
             and bool(sizes)
             and sizes == sorted(set(sizes))
             and all(0 < rate < math.inf for rate in rates)
-            and 0 <= self.team_s < math.inf
+            and 0 <= self.tasks_s < math.inf
         )

@@ -1,4 +1,4 @@
-"""Intrinsics of native functions for numbers, tables, runs and teams; `sequential` has their code.
+"""Intrinsics of native functions for numbers, tables, tasks and words; `sequential` has their code.
 
 Declarations are signatures without bodies. Those of vectors are in `vectors`, those of products of
 small matrices in `products`.

@@ -136,9 +136,7 @@ class BenchReport(StepsReport):
         to_us_per_call = 1e6 / tape.calls if tape.calls else 0.0
         return {
             "calls": tape.calls,
-            "team_switches": tape.switches,
             "us_per_call": tape.seconds * to_us_per_call,
-            "us_per_call_without_switches": tape.unswitched_s * to_us_per_call,
             "share": tape.seconds * 1e3 / float(np.median(self.step_ms)),
         }
 
@@ -182,7 +180,7 @@ def _require_whole_batches(options: RunOptions) -> None:
     """Raise UserError for a config that may compute batches in parts, as no baseline does."""
     contexts, (kind, index) = len(options.devices), options.device
     if contexts > 1:
-        problem = "--against compares one team of threads with another: baselines have no contexts"
+        problem = "--against compares one device with another: baselines have no contexts"
         place, got = options.place("context"), f"{contexts} contexts"
         change = f"context={kind}:{index}"
     elif options.memory.micro_batches:

@@ -22,7 +22,6 @@ from mxrun.generation.prompts import Prompt, Tokens, read_prompts
 from mxrun.generation.sampling import RowDraws, TokenSampling
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import GENERATE, PREFILL
-from mxrun.inference.inference import team_of
 from mxrun.io.vocabulary.vocabulary import TokenDecoder
 from mxrun.options.infer import InferOptions
 from mxrun.options.shared import MAX
@@ -287,7 +286,7 @@ def prepare_generation(
             built,
             batch,
             longest + length,
-            options.threads or team_of(trained),
+            options.threads,
             options.precision,
             notify,
         )

@@ -32,7 +32,7 @@ from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.runtime.resident import resident_bytes
 from mxrun.train.run_directory import CONFIG_FILE, config_of
 
-# Number of elements for which every team is worthwhile.
+# Number of elements for which every thread is worthwhile.
 _MANY = 1 << 62
 
 
@@ -132,31 +132,31 @@ def _generation_memory(
     return replace(report, contexts=1, batch_size=rows, outside=outside)
 
 
-def team_figures(before: int, after: int) -> dict[str, int]:
-    """Return the bytes that the team's start added, and the total, from resident bytes.
+def thread_figures(before: int, after: int) -> dict[str, int]:
+    """Return the bytes that the start of threads added, and the total, from resident bytes.
 
-    If pages were freed meanwhile, `after` may be less than `before`: the team's part is then too
+    If pages were freed meanwhile, `after` may be less than `before`: the threads' part is then too
     small to be measured and counts as 0.
     """
-    team_bytes = max(after - before, 0)
-    return {"team_bytes": team_bytes, "total_bytes": before + team_bytes}
+    threads_bytes = max(after - before, 0)
+    return {"threads_bytes": threads_bytes, "total_bytes": before + threads_bytes}
 
 
 def outside_bytes(options: RunOptions, plan: Plan, notify: Notify = ignore_note) -> dict[str, Any]:
-    """Bind the plan's kernels without an arena, start the team, and measure this process.
+    """Bind the plan's kernels without an arena, start the threads, and measure this process.
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
     """
     device = open_device(options, plan.device)
     memory = device.unbacked(plan.planned_bytes)
     programs = [bind(phase, device, memory) for phase in plan.phases.values()]
-    # An empty loop, which starts the team's threads with their stacks and heaps.
+    # An empty loop, which starts the pool's threads with their stacks.
     nothing = Addition(count=0, source=None, target=None)
-    start_team = device.host_loop(add_loop, nothing, _MANY)
+    start_threads = device.host_loop(add_loop, nothing, _MANY)
     # The first measurement itself allocates memory.
     resident_bytes()
     before = resident_bytes()
-    start_team()
+    start_threads()
     after = resident_bytes()
     del programs
     if before is None or after is None:
@@ -167,7 +167,7 @@ def outside_bytes(options: RunOptions, plan: Plan, notify: Notify = ignore_note)
         "compiled_bytes": before.compiled,
         "heap_bytes": before.heap,
         "stack_bytes": before.stack,
-        **team_figures(before.total, after.total),
+        **thread_figures(before.total, after.total),
         # The compiler's memory is never freed; later processes find its results in the cache.
         "compiler_ran": "mxrun.codegen.sequential.compiler" in sys.modules,
         "temporary_bytes": _temporary_bytes(device, plan, notify),

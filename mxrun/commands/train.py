@@ -165,9 +165,9 @@ def open_run(
 ) -> Run:
     """Open the data, plan, and allocate; the run is not initialised.
 
-    runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its team
-    size is used again if the config sets none, and its kernels if they were autotuned, because
-    times may have changed. datasets: the data if they are open already.
+    runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its
+    kernels are used again if they were autotuned, because times may have changed. datasets: the
+    data if they are open already.
     """
     if built.missing:
         raise UserError(built.missing)
@@ -176,12 +176,10 @@ def open_run(
     check_labels(built, datasets.values())
     if saved is not None and saved.device != describe(built.options, 1).family:
         saved = None
-    team, autotuned = None, None
-    if saved is not None and built.options.threads is None:
-        team = saved.threads
+    autotuned = None
     if saved is not None and is_timed(built):
         autotuned = {TRAIN: saved.implementations, **saved.others}
-    planned_run = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
+    planned_run = planned(built, training=True, notify=notify, autotuned=autotuned)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     plan_notes = (*micro_batch_notes(planned_run), *budget_notes(planned_run.plan))
     built_notes = (

@@ -123,14 +123,13 @@ class Execution(Section):
         description="The device: its kind, such as cpu or reference, and its number among those of "
         "its kind if that is not 0: cpu:1. A list of devices of one kind trains on all of them: "
         "each computes an equal part of every batch with parameters of its own, and the gradients "
-        "are summed in the order of the list. cpu:0, cpu:1, ... are teams of threads.",
+        "are summed in the order of the list. cpu:0, cpu:1, ... have threads of their own.",
         examples=["cpu", ["cpu:0", "cpu:1"]],
     )
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+    threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, NoEffect()] = Field(
         default=None,
-        description="Number of threads that compute, in each context; default: chosen from the "
-        "number of cores, or each context's share of them, and the network's work by a fixed cost "
-        "model, without measuring.",
+        description="How many threads may compute, in each context; default: the number of cores, "
+        "or each context's share of them. Results are the same.",
         examples=[2],
     )
     precision: Literal["float32", "bfloat16"] = Field(

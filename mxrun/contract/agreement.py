@@ -34,7 +34,7 @@ _SEARCHED = 2048
 def implementations(runner: CaseRunner) -> Iterator[Violation]:
     """Compare every implementation with the NumPy body on the CPU.
 
-    Each runs on every kind of device that it has kernels for, on the CPU on teams of 1 and 2
+    Each runs on every kind of device that it has kernels for, on the CPU on 1 and 2
     threads.
     """
     for implementation in runner.implementations:
@@ -43,8 +43,8 @@ def implementations(runner: CaseRunner) -> Iterator[Violation]:
                 conditions, where = Conditions(kind=kind), f"on {kind}"
                 yield from _compared(runner, implementation, conditions, where)
             elif implementation is not NUMPY:
-                for team in (1, 2):
-                    conditions, where = Conditions(team, kind), f"on a team of {team}"
+                for threads in (1, 2):
+                    conditions, where = Conditions(threads, kind), f"at threads={threads}"
                     yield from _compared(runner, implementation, conditions, where)
 
 

@@ -34,8 +34,8 @@ KINDS = (CPU, REFERENCE)
 class Conditions:
     """Conditions of a call that must not affect its results.
 
-    threads: size of the device's team. kind: kind of device; by default the first of `KINDS` that
-    the implementation runs on. `step` and `part` may affect random numbers only.
+    threads: how many of the device's may compute. kind: kind of device; by default the first of
+    `KINDS` that the implementation runs on. `step` and `part` may affect random numbers only.
     """
 
     threads: int = 1

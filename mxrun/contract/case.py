@@ -27,7 +27,7 @@ SINGLE, DOUBLE = "float32", "float64"
 
 
 class Extent(Enum):
-    """Kind of a case: ordinary values, values of many magnitudes, or tensors for a team."""
+    """Kind of a case: ordinary values, values of many magnitudes, or tensors for several tasks."""
 
     ORDINARY = auto()
     WIDE = auto()

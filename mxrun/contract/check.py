@@ -81,8 +81,8 @@ def calls(runner: CaseRunner) -> Iterator[Violation]:
 # Promises of a forward and a backward check.
 _EVERY_REQUEST = "null, write and add in every combination"
 _SAME_BITS_IN_PLACE = "every hint gives the bits of an out-of-place call"
-# Extents of checks that involve a team of several threads.
-TEAMWORK = (Extent.ORDINARY, Extent.LARGE)
+# Extents of checks on several threads.
+SEVERAL_TASKS = (Extent.ORDINARY, Extent.LARGE)
 # Prerequisites: a case that fails one of these is left out of all other checks.
 FIRST: tuple[Check, ...] = (
     Check(
@@ -128,7 +128,7 @@ THEN: tuple[Check, ...] = (
         "larger tensors",
         "the same bits for slices of larger tensors",
         reading.larger_tensors,
-        extents=TEAMWORK,
+        extents=SEVERAL_TASKS,
     ),
     Check("unread outputs", "an absent output gradient equals zeros", reading.unread_outputs),
     Check(
@@ -140,9 +140,9 @@ THEN: tuple[Check, ...] = (
     Check("element types", "float32 and float64 agree up to rounding", agreement.element_types),
     Check(
         "repetition",
-        "the same bits on one team size, close ones on others",
+        "the same bits on any number of threads",
         reading.repetition,
-        extents=TEAMWORK,
+        extents=SEVERAL_TASKS,
     ),
     Check("shared body", "two networks can share one Operator object", reading.shared_body),
     Check(
@@ -155,7 +155,7 @@ THEN: tuple[Check, ...] = (
         "implementations",
         "every implementation agrees with the NumPy body",
         agreement.implementations,
-        extents=TEAMWORK,
+        extents=SEVERAL_TASKS,
     ),
     Check("losses", "the loss is a scalar, rows of weight 0 add nothing", loss.losses),
     Check(

@@ -32,7 +32,7 @@ SIZES: tuple[Shape, ...] = (
     *((1,), (1, 1), (1, 1, 1, 1), (7, 1), (2, 1, 5, 5)),
     *((4, 4), (3, 4, 4), (3, 4, 8, 8), (67, 33)),
 )
-# Shapes large enough for a team of two: the first valid one is used that gives no tensor with more
+# Shapes large enough for several tasks: the first valid one is used that gives no tensor with more
 # than so many elements, or else the first valid one.
 LARGE: tuple[Shape, ...] = (
     *((257, 263), (259, 259), (2, 183, 183), (5, 3, 67, 69)),

@@ -22,7 +22,7 @@ from mxrun.operator.launch import Launch, runs_python
 
 @cache
 def opened(threads: int = 1, kind: str = CPU) -> Device:
-    """Return the first device of a kind, with a team of `threads`."""
+    """Return the first device of a kind, on which `threads` may compute."""
     return open_device(device_kind(kind).describe(0, threads), kind)
 
 

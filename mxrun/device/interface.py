@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,14 +49,11 @@ class ProgramStep:
 class ProgramCost:
     """Overhead of one run of a program, without the work of its launches.
 
-    calls: number of calls, of which `switches` set the compute team's size. seconds: time of all
-    calls if only those that set the team do their work. unswitched_s: time if none does.
+    calls: number of calls. seconds: time of all calls if none does its work.
     """
 
     calls: int
-    switches: int
     seconds: float
-    unswitched_s: float
 
 
 class Program(ABC):
@@ -86,7 +82,7 @@ class Program(ABC):
 
     def cost(self) -> ProgramCost:
         """Measure the overhead of a run; zero where it is not known."""
-        return ProgramCost(len(self.names), 0, 0.0, 0.0)
+        return ProgramCost(len(self.names), 0.0)
 
     def temporary_bytes(self) -> int:
         """Run once and return the most bytes of temporaries at a time, which no plan contains."""
@@ -180,18 +176,8 @@ class Device(ABC):
 
     @classmethod
     def cores(cls) -> int:
-        """Return the number of threads that a team has cores for."""
+        """Return how many threads can compute at the same time."""
         return 1
-
-    @classmethod
-    def largest_team(cls) -> int:
-        """Return the largest team that a device of this kind provides."""
-        return 1
-
-    @classmethod
-    def team_limit(cls) -> str:
-        """Return what limits the largest team, for a message after its size."""
-        return "what the device provides"
 
     @classmethod
     def model(cls, index: int) -> str:
@@ -211,7 +197,7 @@ class Device(ABC):
     @classmethod
     @abstractmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
-        """Return the description of device `index` with a team of `threads`."""
+        """Return the description of device `index` on which `threads` may compute."""
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -274,11 +260,6 @@ class Device(ABC):
         """Wait until everything that was started has finished."""
         return
 
-    @contextmanager
-    def timing(self) -> Iterator[None]:
-        """Context manager for measuring times of programs: the team is ready."""
-        yield
-
     # -- speeds --------------------------------------------------------------------------------
 
     def peaks(self, remeasure: bool = False) -> Machine | None:
@@ -299,7 +280,7 @@ class Device(ABC):
     # -- host code beside the device -----------------------------------------------------------
 
     def host_loop(self, function: NativeFunction, arguments: Arguments, elements: int) -> HostLoop:
-        """Return a loop on host arrays over `elements`; a host device may run it on its team."""
+        """Return a loop on host arrays over `elements`; a host device may run it on its threads."""
         return HostLoop(function, arguments)
 
 

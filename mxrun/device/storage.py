@@ -17,7 +17,7 @@ from mxrun.runtime.storage import StoragePool, StoragePools
 
 @once
 def device_of(context: Context) -> Device:
-    """Return the device of a context, opened with a team on all its cores.
+    """Return the device of a context, opened for all its cores.
 
     Raises UserError for an unknown kind of device.
     """

@@ -11,14 +11,13 @@ from mxrun.device.interface import Device, Program, ProgramStep
 from mxrun.graph.graph import Step
 from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views, runs_python
 from mxrun.planner.plan import PhasePlan, Plan
-from mxrun.runtime.numpy_threads import limit_numpy_threads
+from mxrun.runtime.numpy_threads import use_one_numpy_thread
 
 
 def bind(phase: PhasePlan, device: Device, memory: Memory) -> Program:
     """Bind every step of a phase to an arena.
 
-    If any runs a NumPy body, the process's matrix products in NumPy run on as many threads as the
-    plan's team from now on.
+    If any runs a NumPy body, the process's matrix products in NumPy run on one thread from now on.
     """
     return device.bind(placed_steps(phase, phase.steps, device, partial(Handle, memory)))
 
@@ -41,7 +40,7 @@ def placed_steps(
 ) -> list[ProgramStep]:
     """Return the launches of steps of a phase; `place` gives the handle of an offset in the plan.
 
-    NumPy's threads are limited as by `bind`.
+    Where bodies run in NumPy, its products use one thread from then on.
     """
     steps: list[ProgramStep] = []
     for step in selected:
@@ -51,7 +50,7 @@ def placed_steps(
         watched = tuple(_watched(step, launch) for launch in launches)
         steps.append(ProgramStep(step.name, watched))
     if any(runs_python(launch) for step in steps for launch in step.launches):
-        limit_numpy_threads(device.description.threads)
+        use_one_numpy_thread()
     return steps
 
 

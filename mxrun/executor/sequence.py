@@ -36,9 +36,7 @@ class ProgramSequence(Program):
         costs = [piece.cost() for piece in self.pieces]
         return ProgramCost(
             sum(each.calls for each in costs),
-            sum(each.switches for each in costs),
             sum(each.seconds for each in costs),
-            sum(each.unswitched_s for each in costs),
         )
 
     def temporary_bytes(self) -> int:

@@ -40,21 +40,20 @@ def time_candidates(candidates: Mapping[str, Kernels], device: Device) -> dict[s
     candidate.
     """
     trials: dict[str, _TimedCandidate] = {}
-    with device.timing():
-        for name, kernels in candidates.items():
-            trials[name] = _TimedCandidate(tuple(kernels()), device)
-            if trials[name].nbytes > memory_limit():
-                return {}
-            if (
-                len(trials) == 1
-                and trials[name].run_round(device.allocate(trials[name].nbytes)) < _SHORT_S
-            ):
-                return {name: Candidate(trials[name].name, trials[name].best)}
-        memory = device.allocate(max(trial.nbytes for trial in trials.values()))
-        for number in range(_ROUNDS.stop):
-            running = _running(tuple(trials.values()), number)
-            for trial in running:
-                trial.run_round(memory)
+    for name, kernels in candidates.items():
+        trials[name] = _TimedCandidate(tuple(kernels()), device)
+        if trials[name].nbytes > memory_limit():
+            return {}
+        if (
+            len(trials) == 1
+            and trials[name].run_round(device.allocate(trials[name].nbytes)) < _SHORT_S
+        ):
+            return {name: Candidate(trials[name].name, trials[name].best)}
+    memory = device.allocate(max(trial.nbytes for trial in trials.values()))
+    for number in range(_ROUNDS.stop):
+        running = _running(tuple(trials.values()), number)
+        for trial in running:
+            trial.run_round(memory)
     if not all(trial.is_stable for trial in _contenders(tuple(trials.values()))):
         return {}
     return {name: Candidate(trial.name, trial.best) for name, trial in trials.items()}

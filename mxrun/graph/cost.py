@@ -159,7 +159,7 @@ class StepSeconds:
             return 0.0
         if self._machine is None:
             return step.kernel.flops / _FLOPS_PER_S + step.kernel.bytes_moved / _BYTES_PER_S
-        overhead = self._machine.primitive_s + self._machine.team_s
+        overhead = self._machine.primitive_s + self._machine.tasks_s
         return cost_of(step, traffic_of(step, {}), self._machine, overhead).predicted_s
 
     def is_cheap(self, step: Step) -> bool:

@@ -31,7 +31,6 @@ from mxrun.inference.outputs import (
 from mxrun.inference.records import Records, RecordSource
 from mxrun.io.files import unreadable_error
 from mxrun.options.shared import MAX
-from mxrun.preparation.device import describe, kind_of
 from mxrun.preparation.max_batch_size import largest_batch
 from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.preparation.planning import request_for
@@ -313,24 +312,12 @@ def _compile_request(
     batch_size, measured = work
     losses = built.model.symbol.heads if measured else ()
     return subgraph(selected, losses), replace(
-        request_for(built, False, options.threads or team_of(trained), notify),
+        request_for(built, False, options.threads, notify),
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
         precision=options.precision or built.options.precision,
     )
-
-
-def team_of(trained: TrainedModel) -> int | None:
-    """Return the team size of the run, on which the last bits depend, limited by the cores.
-
-    None if the config sets a team size, and for a run on another kind of device.
-    """
-    options, plan = trained.built.options, trained.checkpoint.manifest.plan
-    if options.threads is not None or plan.device != describe(options, 1).family:
-        return None
-    kind = kind_of(options)
-    return min(plan.threads, kind.cores(), kind.largest_team())
 
 
 def _outputs(

@@ -22,7 +22,7 @@ class TrainOptions:
     allow_changes: Annotated[
         bool,
         Option(
-            "With --resume: continue although config, data, threads or library have changed; "
+            "With --resume: continue although config, data or library have changed; "
             "the result is that of a different run."
         ),
     ] = False

@@ -184,12 +184,7 @@ class BaselineProcess:
 
     def __init__(self, found: InstalledBaseline, threads: int) -> None:
         self.name = found.name
-        # GOMP_SPINCOUNT is unset, because mxrun's value is for its own team; the peer uses its
-        # default.
-        environment = {
-            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)),
-            "GOMP_SPINCOUNT": None,
-        }
+        environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         command = worker_command(found.python, Path(__file__).with_name(found.kind.worker))
         self._process = HelperProcess(found.name, command, environment)
         self.version = str(self._process.request("version", {}, {}).fields["version"])

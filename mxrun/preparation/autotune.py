@@ -1,7 +1,7 @@
 """Autotuning for `implementation: auto`: candidates are timed once per machine, with a disk cache.
 
 The times are stored as plain JSON in the user's cache folder. The key covers everything that they
-depend on: the work, the candidates, and the device with its libraries and team size.
+depend on: the work, the candidates, and the device with its libraries and threads.
 """
 
 from __future__ import annotations

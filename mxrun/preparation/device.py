@@ -21,7 +21,7 @@ def kind_of(options: RunOptions) -> type[Device]:
 
 
 def describe(options: RunOptions, threads: int) -> DeviceDescription:
-    """Return the description of the config's first device with a team of `threads`."""
+    """Return the description of the config's first device, on which `threads` may compute."""
     return kind_of(options).describe(options.device[1], threads)
 
 

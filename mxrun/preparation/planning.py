@@ -7,12 +7,10 @@ from pathlib import Path
 
 from mxrun import library
 from mxrun.base.device import DeviceDescription
-from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
-from mxrun.compiler.team_size import team_for
 from mxrun.config import ConfigSource, Overrides, Parsed, parse
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
@@ -95,7 +93,7 @@ def request_for(
     batch, replaces fields of it. notify: receives notes while kernels are autotuned.
     """
     settings = built.training
-    device = describe(built.options, team_size(built, training, threads))
+    device = describe(built.options, thread_count(built, threads))
     phases = [TRAIN] if training else []
     if training and settings.accumulate * built.micro_batches > 1:
         phases.append(ACCUMULATE)
@@ -177,30 +175,10 @@ def last_batch(built: ModelDefinition, role: str) -> LastBatch:
     return built.options.data.last_batch or ("discard" if coupled else "pad")
 
 
-def team_size(built: ModelDefinition, training: bool, threads: int | None = None) -> int:
-    """Return the size of a context's team: `threads`, else the config's, else a prediction.
+def thread_count(built: ModelDefinition, threads: int | None = None) -> int:
+    """Return how many threads a context may use: `threads`, else the config's, else its cores.
 
-    The prediction depends on the network, the kind of processor and the number of cores
-    (`team_for`), which contexts that train together share equally. Raises UserError for a larger
-    team than the device provides: kernels prepared for it would wait for threads that do not exist.
+    Contexts that train together share the cores equally.
     """
-    requested, kind = threads or built.options.threads, kind_of(built.options)
-    if requested is None:
-        return team_for(
-            built.model.symbol,
-            built.model.inference,
-            trained=frozenset(built.training.rules) if training else frozenset(),
-            instruction_set=describe(built.options, 1).instruction_set,
-            precision=built.options.precision,
-            largest=min(max(1, kind.cores() // built.contexts), kind.largest_team()),
-        )
-    if requested > kind.largest_team():
-        raise UserError(
-            Diagnostic(
-                f"{requested} threads are not available",
-                place=None if threads else built.options.place("threads"),
-                expected=f"at most {kind.largest_team()}, {kind.team_limit()}",
-                got=str(requested),
-            )
-        )
-    return requested
+    cores = kind_of(built.options).cores()
+    return threads or built.options.threads or max(1, cores // built.contexts)

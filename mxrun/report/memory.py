@@ -235,7 +235,7 @@ def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     table.add_row("compiled kernels", bytes_text(outside["compiled_bytes"]))
     table.add_row("heap of interpreter and libraries", bytes_text(outside["heap_bytes"]))
     table.add_row("main thread's stack", bytes_text(outside["stack_bytes"]))
-    table.add_row("threads", bytes_text(outside["team_bytes"]))
+    table.add_row("threads", bytes_text(outside["threads_bytes"]))
     yield table
     compiled = (
         " The compiler ran just now; processes that find its results in the cache do not load it."

@@ -190,9 +190,8 @@ def _rest(profile: Mapping[str, Any]) -> str:
 def _tape(tape: Mapping[str, Any]) -> str:
     """Return the overhead of a step's calls: their time if they do nothing."""
     return (
-        f"Overhead: without their kernels, a step's {tape['calls']:,} calls, of which "
-        f"{tape['team_switches']:,} set the number of threads, take {tape['us_per_call']:.3f} us "
-        f"each: {tape['share']:.2%} of the step."
+        f"Overhead: without their kernels, a step's {tape['calls']:,} calls take "
+        f"{tape['us_per_call']:.3f} us each: {tape['share']:.2%} of the step."
     )
 
 

@@ -13,6 +13,7 @@ from mxrun.io.loading.process_transforms import ProcessTransforms
 from mxrun.io.loading.python_transforms import ThreadTransforms, TimedTransforms, TransformRunner
 from mxrun.io.transforms.pipeline import Pipeline, TransformStep
 from mxrun.run.transform_process import command
+from mxrun.runtime.numpy_threads import use_one_numpy_thread
 
 _OWN_PACKAGE = "mxrun."
 
@@ -32,7 +33,11 @@ def python_transforms(options: RunOptions, pipelines: Iterable[Pipeline]) -> Tra
         problem = f"the transform {name} cannot run in a process: no plugin file defines it"
         hint = "name its file in plugins, or write data.worker_kind: thread"
         raise UserError(Diagnostic(problem, elsewhere[0].place, hint=hint))
-    if not steps or kind == "thread":
+    if not steps:
+        return ThreadTransforms()
+    # As in a process, because the bits of matrix products depend on the number of threads.
+    use_one_numpy_thread()
+    if kind == "thread":
         return ThreadTransforms()
     if kind == "auto" and (elsewhere or options.data.loader_threads < 2 or not sys.executable):
         return ThreadTransforms()

@@ -148,7 +148,7 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
         if limit is not None and taken > limit
     ]
     states = state_differences(manifest, run.state(Progress(), due=True))
-    # Those of seed and threads are told by the config as well.
+    # That of the seed is told by the config as well.
     named = {each.partition(":")[0] for each in states}
     return [each for each in found if each.partition(":")[0] not in named] + states
 
@@ -158,8 +158,7 @@ def _changed(directory: RunDirectory, differences: Sequence[str], advice: Advice
         Diagnostic(
             f"{directory.path} holds a run with other settings, so resuming would give another "
             "result",
-            expected="the config, data, plugins, device, threads and library that the run "
-            "began with",
+            expected="the config, data, plugins, device and library that the run began with",
             got="\n    ".join(["", *differences]).rstrip(),
             hint=f"undo the change, or use {advice.allow_changes}: the result is then that of "
             "another run",
@@ -189,7 +188,6 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     pairs = {
         "seed": (saved.seed, now.seed),
         "device": (saved.plan.device, now.plan.device),
-        "threads": (saved.plan.threads, now.plan.threads),
         "kernel library": (saved.plan.library, now.plan.library),
         "contexts": (saved.plan.contexts, now.plan.contexts),
         "micro-batches": (saved.plan.micro_batches, now.plan.micro_batches),

@@ -263,7 +263,6 @@ class Run:
             seed=options.seed,
             plan=PlanRecord(
                 device=self.plan.device.family,
-                threads=self.plan.device.threads,
                 library=self.plan.device.library,
                 micro_batches=self.built.micro_batches,
                 contexts=self.built.contexts,

@@ -13,7 +13,7 @@ from mxrun import library
 from mxrun.base.child_python import run_code
 from mxrun.io.loading.messages import SharedArrays
 from mxrun.io.loading.transform_server import serve
-from mxrun.runtime.numpy_threads import limit_numpy_threads, numpy_threads
+from mxrun.runtime.numpy_threads import use_one_numpy_thread
 
 # The modules of this process are found where those of its parent are.
 _START = (
@@ -27,7 +27,6 @@ def command(plugins: Sequence[library.Plugin]) -> list[str]:
     settings = {
         "path": sys.path,
         "plugins": [(plugin.path, plugin.sha256) for plugin in plugins],
-        "threads": numpy_threads(),
     }
     return run_code(_START, json.dumps(settings))
 
@@ -35,14 +34,14 @@ def command(plugins: Sequence[library.Plugin]) -> list[str]:
 def main(settings: Mapping[str, Any], descriptors: Sequence[str]) -> None:
     """Serve the connection and the memory with these descriptors until the lifeline is closed."""
     connection, memory, lifeline = map(int, descriptors)
-    prepare = partial(_load, settings["plugins"], settings["threads"])
+    prepare = partial(_load, settings["plugins"])
     with socket.socket(fileno=connection) as connected:
         serve(connected, SharedArrays(memory), lifeline, prepare)
 
 
-def _load(plugins: Sequence[tuple[str, str]], threads: int) -> None:
+def _load(plugins: Sequence[tuple[str, str]]) -> None:
     """Load plugins whose content is the parent's; raises UserError if it has changed."""
     # The bits of matrix products depend on the number of threads.
-    limit_numpy_threads(threads)
+    use_one_numpy_thread()
     for path, sha256 in plugins:
         library.load_unchanged(path, sha256)

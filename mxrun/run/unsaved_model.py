@@ -12,7 +12,6 @@ from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.request import open_datasets
 from mxrun.preparation.device import describe
 from mxrun.preparation.parameter_init import initial_arrays
-from mxrun.preparation.planning import team_size
 from mxrun.preparation.plugins import plugin_hashes
 from mxrun.run.trained_model import TrainedModel
 from mxrun.run.warm_start import WarmStartSource
@@ -68,16 +67,14 @@ def unsaved_model(
 
 def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
     """Return the state of a run before its first step."""
-    options, threads = built.options, team_size(built, training=True)
+    options = built.options
     vocabulary = None if dataset is None else dataset.vocabulary
-    device = describe(options, threads)
+    device = describe(options, 1)
     return RunState(
         progress=Progress(),
         due=True,
         seed=options.seed,
-        plan=PlanRecord(
-            device=device.family, threads=threads, library=device.library, implementations={}
-        ),
+        plan=PlanRecord(device=device.family, library=device.library, implementations={}),
         config_sha256=options.sha256(),
         inference_sha256=options.inference_sha256(),
         data={},

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 
-def limit_numpy_threads(threads: int) -> None:
-    """Let the process's matrix products in NumPy run on `threads` threads, by default all cores.
+def use_one_numpy_thread() -> None:
+    """Let the process's matrix products in NumPy run on one thread.
 
     Libraries that threadpoolctl does not know, such as Apple's, keep their number.
     """
     # Imported here, because few networks run NumPy bodies; it takes 8 ms.
     from threadpoolctl import threadpool_limits
 
-    threadpool_limits(limits=threads, user_api="blas")
-
-
-def numpy_threads() -> int:
-    """Return the number of threads of the process's matrix products in NumPy; 1 if not known."""
-    from threadpoolctl import threadpool_info
-
-    known = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
-    return max(known, default=1)
+    threadpool_limits(limits=1, user_api="blas")
 
 
 def matrix_library() -> str:

@@ -24,7 +24,7 @@ class Stream:
     """Random numbers of one operator at one step: Philox4x32-10 under `key`.
 
     Element i of step s is word i mod 4 of the block at counter (i // 4, s), so the numbers depend
-    only on key, step and position, not on the device or the team size. part: index, from 0, of the
+    only on key, step and position, not on the device or the threads. part: index, from 0, of the
     part of a batch that is computed in parts; the part draws the numbers that its rows would get in
     the complete batch.
     """

@@ -64,9 +64,6 @@ class PlanRecord(Parameters):
     """Properties of the plan that determine the last bits of results."""
 
     device: str = Field(default="cpu", description="The kind of device.")
-    threads: Annotated[int, Field(ge=1)] = Field(
-        description="The number of threads of the compute team."
-    )
     library: str = Field(description="The kernel library and its version.")
     micro_batches: Annotated[int, Field(ge=1)] = Field(
         default=1, description="Number of parts in which each batch was computed."

@@ -146,7 +146,7 @@ class DataParallel:
     longer than one update, and copies no parameters.
 
     All of these are functions on an engine. Those of one context run in the order of pushing, on
-    the context's own worker, to which its team of threads belongs. Nothing that is computed depends
+    the context's own worker, to which its threads belong. Nothing that is computed depends
     on when they run.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 # up to which rows of few channels are merged into one.
 _COLUMNS = 2048
 _JOINED = 512
-# Minimum elements per task, and maximum number of tasks created for the sake of large teams.
+# Minimum elements per task, and maximum number of tasks created for the sake of many threads.
 _ELEMENTS_PER_TASK = 16_384
 # Rows of a task, whose sums are float32.
 _MAX_ROWS = 128

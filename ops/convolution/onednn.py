@@ -15,10 +15,10 @@ from mxrun.device.cpu.onednn.backward_convolution import (
     backward_weights,
     weight_gradient_is_sound,
 )
+from mxrun.device.cpu.onednn.cut import Cuttable
 from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
 from mxrun.device.cpu.onednn.operations import (
-    Cuttable,
     SlidingWindow,
     convolution_forward,
     sums_of_weights,
@@ -42,7 +42,8 @@ from mxrun.ops.dense_product import (
     StoredMatrices,
     dense_product_serves,
 )
-from mxrun.ops.onednn import LinearProduct, OnednnLinear, OnednnProduct
+from mxrun.ops.linear import LinearImplementation, Product
+from mxrun.ops.onednn import OnednnProduct
 from mxrun.ops.strided_map import strided_part
 
 
@@ -172,7 +173,7 @@ def window_products(
 
 
 @implement("Convolution", "Deconvolution", backend="onednn")
-class OnednnWindowProduct(OnednnLinear):
+class OnednnWindowProduct(LinearImplementation):
     """oneDNN's convolutions on channels-last data, each with the weight layout it prefers.
 
     Deconvolution is a convolution's data gradient, and its weight needs no transposition. oneDNN's
@@ -241,7 +242,7 @@ class OnednnWindowProduct(OnednnLinear):
         gradient: TensorSpec,
         data: TensorSpec,
         weight: TensorSpec,
-    ) -> tuple[OnednnProduct, LinearProduct]:
+    ) -> tuple[Product, Product]:
         """data: the opposite product of grad; weight: the product of images and windows."""
         assert isinstance(prop, WindowProductProperty)
         cut = request.device.cut_for_flops(request.forward.flops)

@@ -7,9 +7,10 @@ from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import native_kernel
 from mxrun.operator.register import AnyProperty, Implementation, implement
-from mxrun.ops.dense_product import add_product, dense_product, dense_product_serves
+from mxrun.ops.dense_product import dense_product, dense_product_serves
 from mxrun.ops.dot.operator import MatrixProductProperty
 from mxrun.ops.dot.products import gradient_products, output_product, read_specs
+from mxrun.ops.linear import add_gradients
 
 
 @implement("dot", "batch_dot", backend="jit", before="onednn")
@@ -38,9 +39,7 @@ class CompiledDot(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare one product for each requested gradient."""
         assert isinstance(prop, MatrixProductProperty)
-        parts, count = GradientParts(request), 0
-        for side, product in enumerate(gradient_products(prop, request)):
-            if parts.is_requested(side):
-                add_product(parts, ("lhs_grad", "rhs_grad")[side], product, request.device)
-                count += 1
-        return parts.kernel(self.name, count * request.forward.flops)
+        parts = GradientParts(request)
+        return parts.kernel(
+            self.name, add_gradients(parts, gradient_products(prop, request), request)
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import PLAIN
-from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, add_primitive, onednn_serves
+from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
 from mxrun.device.cpu.onednn.primitive import Unsupported
 from mxrun.operator.constraints import UNCONSTRAINED
 from mxrun.operator.gradient_parts import GradientParts
@@ -13,6 +13,7 @@ from mxrun.operator.native_kernel import native_kernel
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.dot.operator import MatrixProductProperty
 from mxrun.ops.dot.products import gradient_products, output_product, read_specs
+from mxrun.ops.linear import add_gradients
 from mxrun.ops.onednn import onednn_product
 
 
@@ -30,7 +31,7 @@ class OnednnDot(Implementation):
         if not onednn_serves(*given, low=True) or OpReqType.NULL in request.requests:
             return None
         product = output_product(prop, request)
-        found = onednn_product(product, request.device.team_for_flops(product.flops))
+        found = onednn_product(product, request.device)
         try:
             primitive = found.prepare(UNCONSTRAINED)
         except Unsupported:
@@ -51,11 +52,8 @@ class OnednnDot(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare one product per requested gradient."""
         assert isinstance(prop, MatrixProductProperty)
-        team = request.device.team_for_flops(request.forward.flops)
-        parts, count = GradientParts(request), 0
-        for side, product in enumerate(gradient_products(prop, request)):
-            if parts.is_requested(side):
-                found = onednn_product(product, team)
-                add_primitive(parts, found.prepare(UNCONSTRAINED), found.slots)
-                count += 1
-        return parts.kernel(self.name, count * request.forward.flops)
+        parts, products = GradientParts(request), gradient_products(prop, request)
+        by_onednn = {
+            name: onednn_product(product, request.device) for name, product in products.items()
+        }
+        return parts.kernel(self.name, add_gradients(parts, by_onednn, request))

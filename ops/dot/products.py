@@ -31,7 +31,7 @@ def output_product(prop: MatrixProductProperty, request: ForwardRequest) -> Matr
 
 def gradient_products(
     prop: MatrixProductProperty, request: BackwardRequest
-) -> tuple[MatrixProduct, MatrixProduct]:
+) -> dict[str, MatrixProduct]:
     """Return the gradients of lhs and rhs; the kernel's inputs are the gradient, lhs and rhs."""
     read = request.forward.inputs[0]
     assert read is not None
@@ -50,4 +50,4 @@ def gradient_products(
         spec = TensorSpec(stored[side], request.in_grad[side].dtype)
         return MatrixProduct(left, right, StoredMatrices(spec, target(side)))
 
-    return product(0), product(1)
+    return {"lhs_grad": product(0), "rhs_grad": product(1)}

@@ -7,11 +7,10 @@ from dataclasses import replace
 from mxrun.base.blocked import in_panels
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import native_kernel
 from mxrun.operator.register import AnyProperty, implement
-from mxrun.ops.dense_product import MatrixProduct, add_product, dense_product, dense_product_serves
+from mxrun.ops.dense_product import MatrixProduct, dense_product, dense_product_serves
 from mxrun.ops.fully_connected.products import gradient_products, output_product
 from mxrun.ops.linear import LinearImplementation
 
@@ -22,7 +21,7 @@ _ROWS_IN_PANELS = 384
 
 
 @implement("FullyConnected", backend="jit", before="onednn")
-class CompiledFullyConnected(LinearImplementation[MatrixProduct]):
+class CompiledFullyConnected(LinearImplementation):
     """Products in float32 or, where processors multiply it, bfloat16.
 
     The weight is plain; a fixed one beside few rows is in panels, which gives the same bits.
@@ -61,9 +60,3 @@ class CompiledFullyConnected(LinearImplementation[MatrixProduct]):
     ) -> tuple[MatrixProduct, MatrixProduct]:
         """data: grad x weight; weight: grad^T x data."""
         return gradient_products(gradient, data, weight, request.in_grad)
-
-    def add_product(
-        self, parts: GradientParts, name: str, product: MatrixProduct, request: BackwardRequest
-    ) -> None:
-        """Add the loop."""
-        add_product(parts, name, product, request.device)

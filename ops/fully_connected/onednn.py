@@ -13,13 +13,14 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import native_kernel
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.fully_connected.products import gradient_products, output_product
-from mxrun.ops.onednn import OnednnLinear, OnednnProduct, onednn_product
+from mxrun.ops.linear import LinearImplementation
+from mxrun.ops.onednn import OnednnProduct, onednn_product
 
 _WEIGHT = 1
 
 
 @implement("FullyConnected", backend="onednn")
-class OnednnFullyConnected(OnednnLinear):
+class OnednnFullyConnected(LinearImplementation):
     """oneDNN's matrix products with the plain weight, or a packed one if the weight is fixed.
 
     A packed weight makes a product up to three times faster if there are few rows, but the reorder
@@ -38,7 +39,7 @@ class OnednnFullyConnected(OnednnLinear):
             weight = weight.with_layout(ANY)
         bias = [replace(spec, dtype=FLOAT32) for spec in bias]
         product = output_product(data, weight, output, has_bias=bool(bias))
-        primitive_product = onednn_product(product, request.device.team_for_flops(product.flops))
+        primitive_product = onednn_product(product, request.device)
         try:
             primitive = primitive_product.prepared("output", request.choices)
         except Unsupported:
@@ -66,6 +67,5 @@ class OnednnFullyConnected(OnednnLinear):
     ) -> tuple[OnednnProduct, OnednnProduct]:
         """data: grad x weight; weight: grad^T x data."""
         products = gradient_products(gradient, data, weight, request.in_grad)
-        team = request.device.team_for_flops(request.forward.flops)
-        first, second = (onednn_product(product, team) for product in products)
+        first, second = (onednn_product(product, request.device) for product in products)
         return first, second

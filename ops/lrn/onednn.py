@@ -5,8 +5,8 @@ from __future__ import annotations
 from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.device.cpu.onednn import normalization
+from mxrun.device.cpu.onednn.cut import Cuttable
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
-from mxrun.device.cpu.onednn.operations import Cuttable
 from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (

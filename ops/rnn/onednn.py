@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import Cut, DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.device.cpu.onednn import operations
@@ -304,7 +304,7 @@ def _multiplies(p: RNNParameters, data: Shape, device: DeviceDescription) -> boo
     output = TensorSpec((data[0] * data[1], p.rows))
     try:
         product = operations.matmul(
-            left, TensorSpec(right, BFLOAT16), output, device.threads, False, True
+            left, TensorSpec(right, BFLOAT16), output, Cut(1, 1), False, True
         )
     except Unsupported:
         return False

@@ -83,7 +83,7 @@ class KernelBuilder:
         if dense_product_serves(self.layout.dtype, device):
             self.parts.append(dense_product(product, device))
         else:
-            found = onednn_product(product, device.team_for_flops(product.flops))
+            found = onednn_product(product, device)
             self.parts.append(PrimitivePart(found.prepare(UNCONSTRAINED), found.slots))
 
     def multiplied(self, weight: PackedWeight, vector: Slot) -> tuple[TensorSpec, Slot]:

@@ -45,8 +45,8 @@ def _kernel(
     """Return the kernel that permutes the axes of the first input."""
     data = inputs[0]
     assert data is not None
-    team = request.device.team_for_elements(data.elements)
-    primitive = movement.transpose(data, output, axes, team)
+    cut = request.device.cut_for_elements(data.elements)
+    primitive = movement.transpose(data, output, axes, cut)
     return native_kernel(
         f"onednn:{primitive.implementation}",
         [PrimitivePart(primitive, {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)})],

@@ -21,7 +21,7 @@ MACHINE = Machine(
     ),
     loop_s=1e-8,
     primitive_s=2e-7,
-    team_s=1e-6,
+    tasks_s=1e-6,
     cache_bytes=(1 << 11, 1 << 15),
 )
 
@@ -56,7 +56,7 @@ def test_factors_without_instructions_count_as_float32() -> None:
 
 def test_a_team_that_waited_for_other_work_is_told() -> None:
     assert not MACHINE.disturbed
-    assert replace(MACHINE, team_s=2e-4).disturbed
+    assert replace(MACHINE, tasks_s=2e-4).disturbed
 
 
 def test_figures_come_back_from_json() -> None:
@@ -78,7 +78,7 @@ ROW = {"nbytes": 1, "update": 1.0, "copy": 1.0, "read": 1.0}
         [],
         "text",
         {},
-        {name: value for name, value in MACHINE.to_json().items() if name != "team_s"},
+        {name: value for name, value in MACHINE.to_json().items() if name != "tasks_s"},
         damaged(threads="many"),
         damaged(flops_per_s={}),
         damaged(flops_per_s={"bfloat16": 1e12}),
@@ -93,7 +93,7 @@ ROW = {"nbytes": 1, "update": 1.0, "copy": 1.0, "read": 1.0}
         damaged(bandwidths=[ROW | {"more": 1.0}]),
         damaged(loop_s=math.inf),
         damaged(primitive_s=0.0),
-        damaged(team_s=-1.0),
+        damaged(tasks_s=-1.0),
         damaged(cache_bytes=None),
         damaged(cache_bytes=[1e400]),
     ],

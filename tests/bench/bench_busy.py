@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from mxrun.config.bundled import find_config
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 from mxrun.graph.phases import TRAIN
 from mxrun.inspection.benchmark_loop import Steps
 from mxrun.preparation.planning import load, plan_for

@@ -84,7 +84,7 @@ def test_F1_the_timeline_is_highest_at_the_peak(report: dict[str, Any]) -> None:
 def test_F1_what_lies_outside_is_measured_and_named(report: dict[str, Any], tmp_path: Path) -> None:
     """Resident memory of a run beside its arena is the measured memory plus its Python objects."""
     outside = report["outside"]
-    parts = ("libraries_bytes", "compiled_bytes", "heap_bytes", "stack_bytes", "team_bytes")
+    parts = ("libraries_bytes", "compiled_bytes", "heap_bytes", "stack_bytes", "threads_bytes")
     assert sum(outside[part] for part in parts) == outside["total_bytes"]
     assert sum(outside["libraries"].values()) == outside["libraries_bytes"]
     assert any("python" in name for name in outside["libraries"])
@@ -107,8 +107,8 @@ def test_F1_threads_beyond_the_cores_take_no_memory(tmp_path: Path) -> None:
     )
     # Each thread touches two pages of its stack, 8 MiB for all of them. Pages that libraries touch
     # meanwhile are included: up to 320 KiB were seen.
-    assert 0 <= alone["team_bytes"] < 1536 * 1024
-    assert 0 <= many["team_bytes"] < 4 * 1024 * 1024
+    assert 0 <= alone["threads_bytes"] < 1536 * 1024
+    assert 0 <= many["threads_bytes"] < 4 * 1024 * 1024
 
 
 def test_a_network_beyond_all_memory_can_be_inspected(tmp_path: Path) -> None:

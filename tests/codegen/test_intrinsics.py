@@ -19,7 +19,7 @@ from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.compiler import INTRINSICS
 from mxrun.codegen.sequential.kinds import NOTHING
 from mxrun.device.cpu.call import TaskThreads
-from mxrun.device.cpu.team_loop import TeamLoop
+from mxrun.device.cpu.pooled_loop import PooledLoop
 
 DECLARED: list[Callable[..., Any]] = [
     each
@@ -95,7 +95,7 @@ def test_a_loop_on_one_thread_is_one_task() -> None:
 @pytest.mark.parametrize("tasks", [1, 2, 7, 32])
 def test_every_task_runs_once_on_any_number_of_threads(tasks: int, threads: int) -> None:
     found = np.zeros(tasks + 2, np.int64)
-    loop = TeamLoop(traced_loop, Trace(found=found), tasks, TaskThreads(threads))
+    loop = PooledLoop(traced_loop, Trace(found=found), tasks, TaskThreads(threads))
     for calls in range(1, 51):
         loop()
         assert (found[:tasks] == calls).all()

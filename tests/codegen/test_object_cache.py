@@ -288,8 +288,8 @@ def test_every_file_that_makes_code_is_part_of_the_key() -> None:
         "import sys, mxrun.codegen.jit, mxrun.codegen.sequential.compiler;"
         "print(*(n[14:] for n in sys.modules if n.startswith('mxrun.codegen.')))"
     )
-    # These name and find compiled code, call it and choose its team.
-    others = {"code_identity", "compilation", "object_cache", "team"}
+    # These name and find compiled code.
+    others = {"code_identity", "compilation", "object_cache"}
     # Every file of `sequential` is part of the key.
     names = python_output("-c", script).split()
     imported = {name for name in names if name.partition(".")[0] != "sequential"}

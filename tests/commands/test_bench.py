@@ -83,9 +83,6 @@ def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
     tape = report.to_json()["tape"]
     calls_of_a_step = len(report.calls) / len(report.profiled)
     assert tape["calls"] == calls_of_a_step
-    # The first call sets the team for all primitives; the loops run on the pool.
-    assert tape["team_switches"] == 1
-    assert tape["us_per_call_without_switches"] > 0
     assert tape["us_per_call"] > 0
     assert 0 < tape["share"] < 1
     whole_us = tape["us_per_call"] * tape["calls"]

@@ -12,7 +12,7 @@ from memory_reports import memory_of
 from training import prepare
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.inspect_memory import outside_bytes, team_figures
+from mxrun.commands.inspect_memory import outside_bytes, thread_figures
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
@@ -238,6 +238,6 @@ def test_F1_a_report_without_the_arena_binds_every_kernel() -> None:
     assert outside["compiled_bytes"] > 0
 
 
-def test_a_team_whose_memory_cannot_be_told_counts_as_nothing() -> None:
-    assert team_figures(1000, 1512) == {"team_bytes": 512, "total_bytes": 1512}
-    assert team_figures(1000, 900) == {"team_bytes": 0, "total_bytes": 1000}
+def test_threads_whose_memory_cannot_be_told_count_as_nothing() -> None:
+    assert thread_figures(1000, 1512) == {"threads_bytes": 512, "total_bytes": 1512}
+    assert thread_figures(1000, 900) == {"threads_bytes": 0, "total_bytes": 1000}

@@ -12,7 +12,6 @@ from networks import convolutional, fill, plan_of
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.device.cpu.call import NativeCall
 from mxrun.device.cpu.tape import Tape
-from mxrun.device.cpu.team import openmp
 from mxrun.executor.executor import Executor
 from mxrun.graph.cost import Bound, Cost, cost_of, traffic_of
 from mxrun.graph.graph import MemoryClass, StepKind
@@ -28,7 +27,7 @@ MACHINE = Machine(
     bandwidths=(Bandwidth(1 << 10, 8e10, 4e10, 6e10),),
     loop_s=LOOP,
     primitive_s=PRIMITIVE,
-    team_s=TEAM,
+    tasks_s=TEAM,
 )
 
 
@@ -104,9 +103,8 @@ def test_every_step_that_calls_something_has_its_cost(threads: int, phase: str) 
             for entry in program.entries
             if entry.name == row.step.name and isinstance(entry.call, NativeCall)
         ]
-        setters = sum(call.function == openmp().set_threads for call in calls)  # type: ignore[union-attr]
         primitives, loops = int(overhead) // PRIMITIVE % 1000, int(overhead) % PRIMITIVE
-        assert primitives + loops == len(calls) - setters
+        assert primitives + loops == len(calls)
         assert threads == 2 or overhead < TEAM
     batch = sum(
         block.nbytes for block in executor.plan.pinned if block.memory_class is MemoryClass.IO
@@ -115,7 +113,7 @@ def test_every_step_that_calls_something_has_its_cost(threads: int, phase: str) 
 
 
 def test_a_small_product_is_one_thread_s() -> None:
-    """conv2 has 6 x 7 x 2 x 2 x 45 x 2 operations: too few for a second thread."""
+    """conv2 has 6 x 7 x 2 x 2 x 45 x 2 operations: too few for a second task."""
     _, found = profiled(2, TRAIN)
     overheads = {row.step.name: row.cost.overhead_s for row in found.operators}
     assert overheads["conv2"] == PRIMITIVE

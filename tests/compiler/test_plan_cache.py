@@ -50,7 +50,7 @@ CHANGES: dict[str, Callable[[BoundRequest], BoundRequest]] = {
         given, gradients=dict.fromkeys(given.gradients, OpReqType.ADD)
     ),
     "inputs": lambda given: replace(given, inputs=["data"]),
-    "team": lambda given: replace(given, device=replace(given.device, threads=7)),
+    "threads": lambda given: replace(given, device=replace(given.device, threads=7)),
     "heads": lambda given: replace(given, symbol=given.symbol.get_internals()),
 }
 

@@ -21,7 +21,6 @@ from mxrun.contract.call import BackwardData, Conditions, all_implementations, b
 from mxrun.contract.case import blank
 from mxrun.contract.memory import GuardedMemory
 from mxrun.contract.trial import Trial
-from mxrun.device.cpu import team
 from mxrun.device.cpu.call import NativeCall
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.cpu.onednn import library, operations
@@ -55,8 +54,8 @@ def reference() -> ReferenceDevice:
     return ReferenceDevice(ReferenceDevice.describe(0, 1))
 
 
-def addition(source: Handle, target: Handle, team: int = 1) -> LoopLaunch:
-    return LoopLaunch(add_loop, Addition(count=5, source=source, target=target), team)
+def addition(source: Handle, target: Handle, tasks: int = 1) -> LoopLaunch:
+    return LoopLaunch(add_loop, Addition(count=5, source=source, target=target), tasks)
 
 
 def python_addition(source: Handle, target: Handle) -> PythonLaunch:
@@ -69,7 +68,7 @@ def python_addition(source: Handle, target: Handle) -> PythonLaunch:
 
 MAKERS = [
     pytest.param(cpu, addition, id="cpu, native"),
-    pytest.param(lambda: cpu(2), lambda a, b: addition(a, b, 2), id="cpu, native, team of two"),
+    pytest.param(lambda: cpu(2), lambda a, b: addition(a, b, 2), id="cpu, native, two tasks"),
     pytest.param(cpu, python_addition, id="cpu, Python"),
     pytest.param(reference, python_addition, id="reference"),
 ]
@@ -199,21 +198,19 @@ def test_primitives_of_onednn_move_in_loops_and_between_runs() -> None:
     assert np.array_equal(data, expected)
 
 
-@pytest.mark.skipif(team.openmp() is None, reason="no OpenMP runtime")
-def test_a_run_sets_the_size_of_the_team() -> None:
+@pytest.mark.skipif(library.load() is None, reason=library.reason())
+def test_a_run_lets_onednn_use_one_thread() -> None:
     program = movable(cpu(3), lambda given: [addition(given[0], given[0], 3)], 1)
     place = Handle(HostMemory.of(np.zeros(5, np.float32)), 0)
-    with team.team(2):
-        program.run([place])
-        # Its loops run on the pool, and calls of a library on one thread.
-        assert ctypes.CDLL("libgomp.so.1").omp_get_max_threads() == 1
+    openmp = ctypes.CDLL("libgomp.so.1")
+    openmp.omp_set_num_threads(2)
+    program.run([place])
+    assert openmp.omp_get_max_threads() == 1
 
 
 @dataclass(frozen=True)
 class Status:
     """Computation whose status is the lower half of its tensor's address, without the sign."""
-
-    threads: int = 1
 
     def bind(
         self, addresses: Mapping[int, int], scratchpad: int, threads: int

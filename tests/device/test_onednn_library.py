@@ -1,4 +1,4 @@
-"""Finding and loading oneDNN, its errors, and the OpenMP team it runs on."""
+"""Finding and loading oneDNN, its errors, and its instructions."""
 
 import os
 import platform

@@ -18,7 +18,6 @@ from mxrun.device.cpu.onednn.primitive import (
     Argument,
     Unsupported,
 )
-from mxrun.device.cpu.team import set_threads
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason=library.reason())
 
@@ -76,7 +75,6 @@ def run(primitive, blocks):
     """Execute on blocks by argument; asserts that no byte after any block changes."""
     scratchpad = aligned(primitive.scratchpad_bytes)
     addresses = {argument: block.ctypes.data for argument, block in blocks.items()}
-    set_threads(primitive.threads)
     make(primitive.bind(addresses, scratchpad.ctypes.data))
     for block in (scratchpad, *blocks.values()):
         assert (block[-GUARD:] == 0xA5).all()
@@ -226,7 +224,8 @@ def test_convolution_without_bias():
 @pytest.mark.parametrize("transpose_left", [False, True])
 @pytest.mark.parametrize("transpose_right", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
-def test_matmul(transpose_left, transpose_right, packed):
+@pytest.mark.parametrize("cut", [Cut(1, 1), CUT])
+def test_matmul(transpose_left, transpose_right, packed, cut):
     left, right, bias = normal(33, 21), normal(21, 47), normal(47)
     a = TensorSpec((21, 33) if transpose_left else (33, 21))
     b = TensorSpec((47, 21) if transpose_right else (21, 47))
@@ -234,12 +233,13 @@ def test_matmul(transpose_left, transpose_right, packed):
         a,
         b.with_layout(ANY) if packed else b,
         TensorSpec((33, 47)),
-        THREADS,
+        cut,
         transpose_left,
         transpose_right,
         bias=True,
     )
-    assert packed == (primitive.specs[Argument.WEIGHTS].layout.nbytes is not None)
+    if cut.tasks == 1:
+        assert packed == (primitive.specs[Argument.WEIGHTS].layout.nbytes is not None)
     (found,) = compute(
         primitive,
         [Argument.OUTPUT],
@@ -337,16 +337,16 @@ def test_channels_last_round_trip(shape):
 def test_a_packed_layout_does_not_suit_another_view():
     square = TensorSpec((32, 32))
     packed = operations.matmul(
-        square, square.with_layout(ANY), square, THREADS, transpose_right=True
+        square, square.with_layout(ANY), square, CUT, transpose_right=True
     ).specs[Argument.WEIGHTS]
     assert packed.layout.nbytes is not None
     with pytest.raises(InternalError, match="does not suit"):
-        operations.matmul(square, packed, square, THREADS)
+        operations.matmul(square, packed, square, CUT)
 
 
 def test_the_scratchpad_is_the_callers():
     x, w, y = TensorSpec((64, 784)), TensorSpec((128, 784)), TensorSpec((64, 128))
-    primitive = operations.matmul(x, w, y, THREADS, transpose_right=True)
+    primitive = operations.matmul(x, w, y, Cut(1, 1), transpose_right=True)
     assert primitive.scratchpad_bytes > 0
     blocks = [aligned(primitive.specs[argument].nbytes) for argument in primitive.specs]
     addresses = dict(zip(primitive.specs, (block.ctypes.data for block in blocks), strict=True))
@@ -360,8 +360,8 @@ def test_the_scratchpad_is_the_callers():
 def test_a_row_that_is_stored_as_a_column_has_a_primitive_and_scratch_of_its_own():
     """Its strides differ from those of a row alone; oneDNN's cache would give one for the other."""
     right, output = TensorSpec((5, 4)), TensorSpec((1, 4))
-    column = operations.matmul(TensorSpec((5, 1)), right, output, 1, transpose_left=True)
-    row = operations.matmul(TensorSpec((1, 5)), right, output, 1)
+    column = operations.matmul(TensorSpec((5, 1)), right, output, CUT, transpose_left=True)
+    row = operations.matmul(TensorSpec((1, 5)), right, output, CUT)
     a, b = normal(1, 5), normal(5, 4)
     for primitive, left in ((column, a.T), (row, a)):
         (result,) = compute(primitive, [Argument.OUTPUT], SOURCE=left, WEIGHTS=b)
@@ -394,15 +394,14 @@ def test_implementations_that_allocate_are_refused():
 def test_what_onednn_cannot_do_is_said():
     numbers, integers = TensorSpec((4, 4)), TensorSpec((4, 4), "int32")
     with pytest.raises(Unsupported, match=r"matmul.*int32\[4, 4\]"):
-        operations.matmul(numbers, numbers, integers, THREADS)
+        operations.matmul(numbers, numbers, integers, Cut(1, 1))
 
 
-def test_a_primitive_is_prepared_once_per_specs_and_team():
+def test_a_primitive_is_prepared_once_per_specs_and_cut():
     tensor = TensorSpec((8, 8))
-    first = operations.matmul(tensor, tensor, tensor, 1)
-    assert operations.matmul(tensor, tensor, TensorSpec((8, 8)), 1) is first
-    assert operations.matmul(tensor, tensor, tensor, 2) is not first
-    assert operations.matmul(tensor, tensor, tensor, 2).threads == 2
+    first = operations.matmul(tensor, tensor, tensor, CUT)
+    assert operations.matmul(tensor, tensor, TensorSpec((8, 8)), CUT) is first
+    assert operations.matmul(tensor, tensor, tensor, Cut(2, 2)) is not first
 
 
 @pytest.mark.parametrize("images", [4, 6, 9])

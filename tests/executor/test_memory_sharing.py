@@ -235,8 +235,8 @@ def test_L1_two_networks_take_turns() -> None:
     assert same_bits({b.name: first.tensor(b.name).read() for b in plan.pinned}, alone)
 
 
-def test_plans_for_other_teams_do_not_disturb_each_other() -> None:
-    """Each program sets its own team: kernels prepared for two threads must not run on one."""
+def test_plans_for_other_threads_do_not_disturb_each_other() -> None:
+    """Their programs share one pool."""
     wide, narrow = plan_of(convolutional(), threads=2), plan_of(convolutional(), threads=1)
     alone = trained(wide, steps=2)[1], trained(narrow, steps=2)[1]
     executors = executor_for(wide), executor_for(narrow)

@@ -121,9 +121,7 @@ def test_a_slow_call_is_found_where_it_is() -> None:
         "tanh1": PythonCall(lambda: time.sleep(0.01)),
         "pool1": NativeCall(sleep, (0,), None),
     }
-    profile = Profile(
-        phase, CpuProgram([TapeEntry(name, call) for name, call in slow.items()], 1, ())
-    )
+    profile = Profile(phase, CpuProgram([TapeEntry(name, call) for name, call in slow.items()]))
     begun = time.perf_counter()
     for _ in range(3):
         profile.run()
@@ -142,7 +140,7 @@ def test_a_failing_call_is_named() -> None:
     calls = [NativeCall(absolute, (number,), None, checked=True) for number in (0, 3)]
     entries = [TapeEntry(name, call) for name, call in zip(("conv1", "tanh1"), calls, strict=True)]
     with pytest.raises(InternalError, match="the native call of tanh1 failed"):
-        Profile(phase, CpuProgram(entries, 1, ())).run()
+        Profile(phase, CpuProgram(entries)).run()
 
 
 def test_profiled_steps_leave_no_python_objects() -> None:

@@ -102,7 +102,7 @@ def test_L5_the_first_layers_data_gradient_is_not_computed(name: str) -> None:
 def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path) -> None:
     """If requested, the data gradient is a separate call, which the first layer does not have."""
     run = prepared(config)
-    # Calls that can fail are primitives; the others set the team's size or add sums around them.
+    # Calls that can fail are primitives; the others add sums around them.
     program = run.executor.programs[TRAIN]
     assert isinstance(program, Tape)
     calls = [

@@ -26,7 +26,7 @@ MACHINE = Machine(
     bandwidths=(Bandwidth(1, update=4.0, copy=2.0, read=1.0),),
     loop_s=1e-9,
     primitive_s=1e-9,
-    team_s=0.0,
+    tasks_s=0.0,
 )
 BATCH, IMPLEMENTATIONS = 4, ("auto", "numpy")
 

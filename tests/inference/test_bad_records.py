@@ -16,7 +16,7 @@ from training import NoteRecorder, json_lines, run_training
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import evaluate
 from mxrun.commands.infer import infer
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 from mxrun.options.evaluate import EvaluateOptions
 from mxrun.options.infer import InferOptions
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint

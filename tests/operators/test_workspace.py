@@ -63,13 +63,12 @@ def gradients(plan: Plan) -> list[npt.NDArray[np.float32]]:
 
 @pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_P18_a_lower_workspace_changes_the_algorithm_and_the_scratch(operator: str) -> None:
+def test_P18_a_lower_workspace_takes_less_scratch(operator: str) -> None:
     preferred, limited = plan_of(operator, 512), plan_of(operator, 1)
     scratch = kernel(preferred).workspace_bytes
     if scratch <= MEBIBYTE:
         pytest.skip("the preferred code needs no scratch on this processor")
     assert kernel(limited).workspace_bytes <= MEBIBYTE
-    assert kernel(limited).implementation != kernel(preferred).implementation
     planned = [plan.classes()["workspace"].total_bytes for plan in (preferred, limited)]
     assert planned[1] < planned[0]
 

@@ -9,7 +9,7 @@ import pytest
 from commands import digests, mxrun, refused, result, succeeded
 from executors import cpu
 
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 
 NETWORK = """\
 name: net

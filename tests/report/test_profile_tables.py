@@ -119,7 +119,7 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
             "measure_ms": 0.05,
         },
         "operators": [row("conv1", 1.2, 1.0)],
-        "tape": {"calls": 1200, "team_switches": 7, "us_per_call": 0.02, "share": 0.0016},
+        "tape": {"calls": 1200, "us_per_call": 0.02, "share": 0.0016},
         "roofline": roofline(),
         "peers": {},
     }

@@ -106,7 +106,7 @@ OUTSIDE = {
     "compiled_bytes": 2048,
     "heap_bytes": 4096,
     "stack_bytes": 1024,
-    "team_bytes": 512,
+    "threads_bytes": 512,
     "total_bytes": 47_616,
     "compiler_ran": False,
     "temporary_bytes": None,

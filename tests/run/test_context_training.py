@@ -20,7 +20,7 @@ from training import metrics, newest, prepare, run_training, run_with_notes
 
 from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 from mxrun.preparation.planning import load
 from mxrun.runtime.engine.default import engine, using_engine
 from mxrun.runtime.engine.interface import Pool

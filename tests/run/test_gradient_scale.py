@@ -16,7 +16,7 @@ from PIL import Image
 from refusals import only_problem
 from training import prepare
 
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.update_rule import GRADIENT_SCALE
 from mxrun.preparation.planning import load

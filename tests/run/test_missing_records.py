@@ -24,7 +24,7 @@ from mxrun.commands.runs import compare_runs, list_runs
 from mxrun.commands.train import TrainingResult
 from mxrun.datasets import image_folder
 from mxrun.datasets.image_folder import ImageFolderOptions
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import DATASETS, register

@@ -68,7 +68,7 @@ def assert_plausible(machine: Machine, threads: int) -> None:
     assert machine.bandwidths[-1].nbytes >= 1 << 20
     assert 1e-10 < machine.loop_s < 1e-5
     assert machine.loop_s < machine.primitive_s < 1e-4
-    assert 0 <= machine.team_s < 1e-1
+    assert 0 <= machine.tasks_s < 1e-1
 
 
 @pytest.mark.full
@@ -76,7 +76,7 @@ def test_the_figures_are_plausible(cache_file: Path) -> None:
     machine = machine_of(1)
     assert machine == Machine.from_json(content(cache_file)["figures"])
     assert_plausible(machine, 1)
-    assert machine.team_s < 1e-6
+    assert machine.tasks_s < 1e-6
 
 
 def test_bfloat16_is_there_where_the_processor_has_it(cache_file: Path) -> None:

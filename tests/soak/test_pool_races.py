@@ -14,9 +14,8 @@ from mxrun.codegen.arguments import Arguments, Int64s
 from mxrun.codegen.intrinsics import current_task, fetch_add
 from mxrun.codegen.jit import native
 from mxrun.device.cpu.call import TaskThreads
-from mxrun.device.cpu.pool import pool_of
-from mxrun.device.cpu.team import available_cores
-from mxrun.device.cpu.team_loop import TeamLoop
+from mxrun.device.cpu.pool import available_cores
+from mxrun.device.cpu.pooled_loop import PooledLoop
 
 pytestmark = pytest.mark.soak
 
@@ -39,9 +38,9 @@ def counting_loop(call: Runs) -> None:
 
 def test_every_task_of_millions_of_loops_runs_once(record_property: Record) -> None:
     """A thread that loses its core between reading a loop and claiming a task finds the next."""
-    threads = TaskThreads(available_cores(), pool_of(0))
+    threads = TaskThreads(available_cores())
     counts = [np.zeros(tasks, np.int64) for tasks in TASKS]
-    loops = [TeamLoop(counting_loop, Runs(counts=each), each.size, threads) for each in counts]
+    loops = [PooledLoop(counting_loop, Runs(counts=each), each.size, threads) for each in counts]
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(available_cores())

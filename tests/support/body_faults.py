@@ -259,9 +259,9 @@ FAULTS: dict[str, Fault] = {
             ),
         ),
     ),
-    "depends_on_the_team": (
+    "depends_on_the_threads": (
         "repetition",
-        ("other on a team of 2 disagrees with a team of 1 on output",),
+        ("other at threads=2 gives another output than at threads=1",),
         (
             implementation(
                 "prop = PlantedProperty(PlantedParameters(scale=2.0 + request.device.threads))",
@@ -333,7 +333,7 @@ FAULTS: dict[str, Fault] = {
     "implementations_differ": (
         "implementations",
         (
-            "other on a team of 1 gives another output than numpy",
+            "other at threads=1 gives another output than numpy",
             "the NumPy body is the reference",
         ),
         (

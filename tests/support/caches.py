@@ -39,7 +39,7 @@ def machine(threads: int) -> Machine:
         bandwidths=bandwidths,
         loop_s=1e-7,
         primitive_s=5e-7,
-        team_s=0.0 if threads == 1 else 2e-6,
+        tasks_s=0.0 if threads == 1 else 2e-6,
         cache_bytes=(threads << 15, 1 << 21, 1 << 25),
     )
 

@@ -50,7 +50,7 @@ def state(step: int) -> RunState:
         progress=Progress(step=step, epoch=step + 1),
         due=True,
         seed=0,
-        plan=PlanRecord(threads=1, library="", implementations={}),
+        plan=PlanRecord(library="", implementations={}),
         config_sha256="0" * 64,
         inference_sha256="0" * 64,
         data={},

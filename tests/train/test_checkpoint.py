@@ -34,7 +34,7 @@ STATE = RunState(
     progress=Progress(step=12, epoch=2, batch=3),
     due=True,
     seed=5,
-    plan=PlanRecord(threads=2, library="oneDNN 3.2", implementations={"conv1": "brgconv"}),
+    plan=PlanRecord(library="oneDNN 3.2", implementations={"conv1": "brgconv"}),
     config_sha256="0" * 64,
     inference_sha256="0" * 64,
     data={"train": "1" * 64},
@@ -130,7 +130,7 @@ from mxrun.train.checkpoint import PARAMETERS_FILE, PlanRecord, RunState, save_c
 from mxrun.train.progress import Progress
 state = RunState(progress=Progress(step=3), due=True, seed=0, data={{}},
                  config_sha256="0" * 64, inference_sha256="0" * 64,
-                 plan=PlanRecord(threads=1, library="", implementations={{}}))
+                 plan=PlanRecord(library="", implementations={{}}))
 calls = 0
 real = os.fsync
 def dying(descriptor):

@@ -50,7 +50,7 @@ def saved(run: Path, step: int) -> Path:
         progress=Progress(step=step, epoch=2, batch=3, best=best, evaluation={"loss": 1.5e-5}),
         due=True,
         seed=5,
-        plan=PlanRecord(threads=2, library="oneDNN 3.2", implementations={"fc1": "brg"}),
+        plan=PlanRecord(library="oneDNN 3.2", implementations={"fc1": "brg"}),
         config_sha256="0" * 64,
         inference_sha256="0" * 64,
         data={"train": "1" * 64},

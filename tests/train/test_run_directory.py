@@ -41,7 +41,7 @@ def finish(run: RunDirectory) -> None:
     import numpy as np
 
     run.record(EPOCH)
-    plan = PlanRecord(threads=1, library="", implementations={})
+    plan = PlanRecord(library="", implementations={})
     state = RunState(
         progress=Progress(step=23, epoch=2),
         due=True,

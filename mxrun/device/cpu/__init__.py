@@ -1,1 +1,1 @@
-"""The CPU: arena, thread team, tape, oneDNN, measured peaks."""
+"""The CPU: arena, pool of threads, tape, oneDNN, measured peaks."""

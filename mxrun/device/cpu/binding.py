@@ -21,11 +21,10 @@ from mxrun.device.cpu.call import (
     loop_call,
     made_call,
     pack,
-    set_threads_call,
     words_of,
 )
+from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
-from mxrun.device.cpu.team import openmp
 from mxrun.device.host_memory import MovableMemory, address_of, array_of, limited_body
 from mxrun.operator.launch import (
     Code,
@@ -64,7 +63,7 @@ def calls_of(
     depth: int = 0,
     prepare: PrepareBody = prepared_body,
 ) -> tuple[Call, ...]:
-    """Return the calls of a launch, between which OpenMP's team has `workers.team` threads.
+    """Return the calls of a launch, whose tasks `workers` run.
 
     iterations: those of enclosing loops that are unrolled. depth: number of enclosing loops.
     """
@@ -86,10 +85,7 @@ def calls_of(
     if isinstance(launch, PrimitiveLaunch):
         addresses = {argument: place(handle) for argument, handle in launch.places.items()}
         scratch = 0 if launch.scratch is None else place(launch.scratch)
-        calls = launch.computation.bind(addresses, scratch, workers)
-        if launch.team == workers.team:
-            return calls
-        return (set_threads_call(launch.team), *calls, set_threads_call(workers.team))
+        return launch.computation.bind(addresses, scratch, workers)
     raise InternalError(f"the CPU cannot run {type(launch).__name__}")
 
 
@@ -217,9 +213,12 @@ def _loop(
     )
 
 
-def start_call(threads: int) -> tuple[NativeCall, ...]:
-    """Return the call that sets the team's size at the beginning of a program.
+def start_call() -> tuple[NativeCall, ...]:
+    """Return the call at the beginning of a program that lets oneDNN use one thread, if any.
 
-    Another program may have run on this thread before.
+    A program may run on any thread of the interpreter.
     """
-    return () if openmp() is None else (set_threads_call(threads),)
+    onednn = library.load()
+    if onednn is None or not onednn.set_threads:
+        return ()
+    return (NativeCall(onednn.set_threads, (1,), None),)

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
-from mxrun.codegen.arguments import Arguments, Int64s, Integer, slot_of
-from mxrun.codegen.intrinsics import call_address, fetch_add
-from mxrun.codegen.jit import ALONE, NativeCode, inlined, native, require_arguments
-from mxrun.device.cpu.pool import LINE, PooledTasks, ThreadPool, run_tasks
-from mxrun.device.cpu.team import openmp
+from mxrun.codegen.arguments import Arguments, slot_of
+from mxrun.codegen.intrinsics import call_address
+from mxrun.codegen.jit import ALONE, NativeCode, inlined, require_arguments
+from mxrun.device.cpu.pool import PooledTasks, pool_of, run_tasks
 
 Failure = npt.NDArray[np.int64]
 
@@ -127,66 +126,14 @@ def made_call(rows: Any, index: int) -> int:
 
 @dataclass(frozen=True)
 class TaskThreads:
-    """Threads that may run the tasks of a loop together.
-
-    They are the pool's, or without one a team of OpenMP's. A program has the one or the other:
-    threads of both would spin while the others work.
-    """
+    """Threads that run the tasks of a loop: up to `threads` of those of device `index`."""
 
     threads: int = 1
-    pool: ThreadPool | None = None
+    index: int = 0
 
     def at_most(self, threads: int) -> TaskThreads:
         """Return no more than some threads."""
         return replace(self, threads=min(self.threads, threads))
-
-    @property
-    def team(self) -> int:
-        """Size of OpenMP's team between the calls of a program."""
-        return 1 if self.pool else self.threads
-
-
-class SharedTasks(Arguments):
-    """Arguments of `share_tasks`.
-
-    function: address of a native function; block: of its arguments. workers: most threads.
-    thread_number, team_size: addresses of omp_get_thread_num and omp_get_num_threads; not used for
-    one worker. claimed: for each worker, in a cache line of its own, how many of its tasks have
-    been claimed; finished [1]: number of threads that have finished. Both are 0 between calls.
-    """
-
-    function: Integer
-    block: Integer
-    tasks: Integer
-    workers: Integer
-    thread_number: Integer
-    team_size: Integer
-    claimed: Int64s
-    finished: Int64s
-
-
-@native
-def share_tasks(call: SharedTasks) -> None:
-    """Run tasks until none is left: first the thread's own, then those that others have left.
-
-    Threads begin with the same tasks in every call, and so find their tensors in their caches.
-    """
-    number, team = 0, 1
-    if call.workers > 1:
-        number = call_address(call.thread_number, 0, 0, 0, 0, 0, 0) & 0xFFFFFFFF
-        team = call_address(call.team_size, 0, 0, 0, 0, 0, 0) & 0xFFFFFFFF
-    for turn in range(call.workers):
-        owner = (number + turn) % call.workers
-        begin = owner * call.tasks // call.workers
-        end = (owner + 1) * call.tasks // call.workers
-        task = begin + fetch_add(call.claimed, owner * LINE, 1)
-        while task < end:
-            call_address(call.function, call.block, task, call.tasks, number, 0, 0)
-            task = begin + fetch_add(call.claimed, owner * LINE, 1)
-    if fetch_add(call.finished, 0, 1) == team - 1:
-        for owner in range(call.workers):
-            call.claimed[owner * LINE] = 0
-        call.finished[0] = 0
 
 
 ALONE_WORKER = TaskThreads()
@@ -219,41 +166,15 @@ def loop_call(
     owner: tuple[Any, ...] = (block, function, arguments)
     if tasks == 1:
         return NativeCall(function.address, (address, *ALONE), owner, moves=moves)
-    if workers.pool is not None:
-        pooled = PooledTasks(
-            function=function.address,
-            block=address,
-            tasks=tasks,
-            workers=min(workers.pool.start(workers.threads), tasks),
-            **workers.pool.arguments(),
-        )
-        given = pooled.packed()
-        owner += (pooled, given)
-        return NativeCall(run_tasks.address, (given.ctypes.data, *ALONE), owner, moves=moves)
-    runtime = openmp()
-    team = 1 if runtime is None else min(workers.threads, tasks)
-    shared = SharedTasks(
+    pool = pool_of(workers.index)
+    pooled = PooledTasks(
         function=function.address,
         block=address,
         tasks=tasks,
-        workers=team,
-        thread_number=runtime.thread_number if runtime else 0,
-        team_size=runtime.team_size if runtime else 0,
-        claimed=np.zeros(team * LINE, np.int64),
-        finished=np.zeros(1, np.int64),
+        workers=pool.start(min(workers.threads, tasks)),
+        **pool.arguments(),
     )
-    given = shared.packed()
-    owner += (shared, given)
-    if runtime is None or team == 1:
-        arguments_of_call = (given.ctypes.data, *ALONE)
-        return NativeCall(share_tasks.address, arguments_of_call, owner, moves=moves)
-    region = (share_tasks.address, given.ctypes.data, team, 0)
-    return NativeCall(runtime.parallel, region, owner, moves=moves)
-
-
-def set_threads_call(threads: int) -> NativeCall:
-    """Return `set_threads` as a call of the tape, for the thread that runs the tape."""
-    runtime = openmp()
-    if runtime is None:
-        raise InternalError("there is no OpenMP runtime whose team could be set")
-    return NativeCall(runtime.set_threads, (threads,), None)
+    given = pooled.packed()
+    return NativeCall(
+        run_tasks.address, (given.ctypes.data, *ALONE), (*owner, pooled, given), moves=moves
+    )

@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from mxrun.base.device import (
     CPU,
     DeviceDescription,
     NumpyBodies,
     tasks_for_elements,
-    team_for_elements,
 )
 from mxrun.base.machine import Machine
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
-from mxrun.device.cpu import machine, team
+from mxrun.device.cpu import machine
 from mxrun.device.cpu.call import TaskThreads
 from mxrun.device.cpu.movable import CpuMovableProgram
 from mxrun.device.cpu.onednn import library
-from mxrun.device.cpu.pool import pool_for
+from mxrun.device.cpu.pool import available_cores
+from mxrun.device.cpu.pooled_loop import PooledLoop
 from mxrun.device.cpu.program import CpuProgram
 from mxrun.device.cpu.tape import entries_of
-from mxrun.device.cpu.team_loop import TeamLoop
 from mxrun.device.host_device import HostDevice
 from mxrun.device.host_memory import UNBACKED_ADDRESS, HostMemory
 from mxrun.device.interface import MakeSteps, ProgramStep
 
 
 class CpuDevice(HostDevice):
-    """The processor's cores as one thread team, with oneDNN and compiled loops."""
+    """The processor's cores with a pool of threads, oneDNN and compiled loops."""
 
     @classmethod
     def count(cls) -> int:
-        """Return the number of cores: each CPU device is a thread team of its own."""
-        return team.available_cores()
+        """Return the number of cores: each CPU device has a pool of its own."""
+        return available_cores()
 
     @classmethod
     def cores(cls) -> int:
         """Return the number of cores this process may use."""
-        return team.available_cores()
-
-    @classmethod
-    def largest_team(cls) -> int:
-        """Return the OpenMP runtime's largest team."""
-        return team.largest_team()
-
-    @classmethod
-    def team_limit(cls) -> str:
-        """Return what limits the largest team."""
-        return "what OMP_THREAD_LIMIT or libgomp allows"
+        return available_cores()
 
     @classmethod
     def model(cls, index: int) -> str:
@@ -59,11 +47,8 @@ class CpuDevice(HostDevice):
 
     @classmethod
     def libraries(cls) -> Mapping[str, str | None]:
-        """Return oneDNN's version, and the OpenMP runtime."""
-        return {
-            "onednn": library.version() if library.load() is not None else None,
-            "openmp": "libgomp" if team.openmp() is not None else None,
-        }
+        """Return oneDNN's version."""
+        return {"onednn": library.version() if library.load() is not None else None}
 
     @classmethod
     def missing(cls) -> str:
@@ -91,23 +76,16 @@ class CpuDevice(HostDevice):
         return HostMemory(UNBACKED_ADDRESS, nbytes)
 
     def bind(self, steps: Sequence[ProgramStep]) -> CpuProgram:
-        """Return the tape of all launches; its first call sets the team's size."""
-        threads = self.description.threads
-        entries = entries_of(steps, threads, self.description.index)
-        return CpuProgram(entries, threads, steps)
+        """Return the tape of all launches."""
+        entries = entries_of(steps, self.description.threads, self.description.index)
+        return CpuProgram(entries, steps)
 
     def bind_movable(self, make: MakeSteps, count: int, short: bool = False) -> CpuMovableProgram:
-        """Return the program, prepared once; its first call sets the team's size."""
+        """Return the program, prepared once."""
         return CpuMovableProgram(make, count, self.description, short)
 
-    @contextmanager
-    def timing(self) -> Iterator[None]:
-        """Context manager that sets the calling thread's team."""
-        with team.team(self.description.threads):
-            yield
-
     def peaks(self, remeasure: bool = False) -> Machine:
-        """Return the machine's peak figures for this team."""
+        """Return the machine's peak figures for as many threads."""
         return machine.machine_of(self.description.threads, remeasure)
 
     def known_peaks(self) -> Machine | None:
@@ -120,7 +98,5 @@ class CpuDevice(HostDevice):
 
     def host_loop(self, function: NativeFunction, arguments: Arguments, elements: int) -> HostLoop:
         """Return a loop that threads share, each of which finds its tasks in its cache."""
-        threads = self.description.threads
-        tasks = max(tasks_for_elements(elements), team_for_elements(elements, threads))
-        pool = pool_for(self.description.index, threads)
-        return TeamLoop(function, arguments, tasks, TaskThreads(threads, pool))
+        threads = TaskThreads(self.description.threads, self.description.index)
+        return PooledLoop(function, arguments, tasks_for_elements(elements), threads)

@@ -1,8 +1,8 @@
-"""Peak figures of the machine for a thread team, measured once and cached on disk.
+"""Peak figures of the machine for some threads, measured once and cached on disk.
 
 The cache holds plain JSON in the user's cache folder. The key contains everything the figures
-depend on: the processor and its features, the cores this process may use, oneDNN, and the team
-size.
+depend on: the processor and its features, the cores this process may use, oneDNN, and the number
+of threads.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mxrun.base import disk_cache
 from mxrun.base.machine import Machine
 from mxrun.device.cpu.measurement import cache_sizes, measure
 from mxrun.device.cpu.onednn import library
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.pool import available_cores
 
 # Kind of these entries in the disk cache.
 _KIND = "machine"
 
 
 def machine_of(threads: int, remeasure: bool = False) -> Machine:
-    """Return the figures for a team of `threads`: the cached ones, or new measurements.
+    """Return the figures for `threads`: the cached ones, or new measurements.
 
     Only undisturbed measurements are cached. remeasure: ignore the cached figures.
     """
@@ -36,12 +36,12 @@ def machine_of(threads: int, remeasure: bool = False) -> Machine:
 
 
 def known_machine(threads: int) -> Machine | None:
-    """Return the cached figures for a team of `threads`; None if there are none yet."""
+    """Return the cached figures for `threads`; None if there are none yet."""
     return Machine.from_json(disk_cache.get(_KIND, description(threads)))
 
 
 def description(threads: int) -> str:
-    """Return a text of everything that times on this machine depend on, for a team of `threads`."""
+    """Return a text of everything that times on this machine depend on, for `threads`."""
     import llvmlite.binding as llvm
 
     features = " ".join(name for name, on in sorted(llvm.get_host_cpu_features().items()) if on)
@@ -52,7 +52,7 @@ def description(threads: int) -> str:
         "cores": available_cores(),
         "caches": " ".join(map(str, cache_sizes(threads))),
         "library": library.version(),
-        "threads": threads,
+        "threads of the pool": threads,
     }
     return "\n".join(f"{name}: {value}" for name, value in parts.items())
 

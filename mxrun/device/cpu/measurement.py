@@ -1,4 +1,4 @@
-"""Measurement of the machine for one team size: matrix products, bandwidths, cost of a call.
+"""Measurement of the machine for some threads: matrix products, bandwidths, cost of a call.
 
 Every figure is the best of short repeats, because other work can only make a repeat slower. The
 rounds, in which every figure is measured once, are spread over time to outlast other work. The
@@ -24,10 +24,10 @@ from mxrun.codegen.intrinsics import call_address, integer, share
 from mxrun.codegen.jit import NativeFunction, native
 from mxrun.device.cpu.call import NativeCall, TaskThreads, loop_call
 from mxrun.device.cpu.onednn import library, operations
+from mxrun.device.cpu.onednn.cut import Cuttable
 from mxrun.device.cpu.onednn.descriptor import ANY
-from mxrun.device.cpu.onednn.primitive import Argument, Primitive, Unsupported
-from mxrun.device.cpu.team import team
-from mxrun.device.cpu.team_loop import TeamLoop
+from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
+from mxrun.device.cpu.pooled_loop import PooledLoop
 from mxrun.device.host_memory import Arena
 from mxrun.runtime.memory_limits import memory_limit, peak_rss_bytes
 
@@ -52,19 +52,16 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def measure(threads: int) -> Machine:
-    """Measure the machine for a team of `threads`."""
+    """Measure the machine for `threads`."""
     caches = cache_sizes(threads)
     primitive, alone, together = _primitive(), _empty_call(1), _empty_call(threads)
     products = list(_products(threads))
     passes = _passes(threads, max(caches, default=0))
     loops = itertools.chain.from_iterable(passes.values())
-    trials = [alone, together, *(measurement for _, measurement in products), *loops]
+    trials = [primitive, alone, together, *(measurement for _, measurement in products), *loops]
     for _ in range(_ROUNDS):
-        with team(1):
-            primitive.run_round()
-        with team(threads):
-            for measurement in trials:
-                measurement.run_round()
+        for measurement in trials:
+            measurement.run_round()
     flops_per_s: dict[str, float] = {}
     for dtype, measurement in products:
         flops_per_s[dtype] = max(measurement.rate, flops_per_s.get(dtype, 0.0))
@@ -74,7 +71,7 @@ def measure(threads: int) -> Machine:
         bandwidths=_bandwidths(passes),
         loop_s=1 / alone.rate,
         primitive_s=1 / primitive.rate,
-        team_s=max(0.0, 1 / together.rate - 1 / alone.rate),
+        tasks_s=max(0.0, 1 / together.rate - 1 / alone.rate),
         cache_bytes=caches,
     )
 
@@ -108,7 +105,7 @@ class _Measurement:
 
 
 def cache_sizes(threads: int) -> tuple[int, ...]:
-    """Return the bytes of data cache of a team on neighbouring cores, level by level from L1 on.
+    """Return the bytes of data cache of threads on neighbouring cores, level by level from L1 on.
 
     Empty if the system does not report them. sysfs gives sizes as `2048K`, beside a mask of the
     processors that share a cache (Documentation/ABI/testing/sysfs-devices-system-cpu).
@@ -280,14 +277,15 @@ def _products(threads: int) -> Iterator[tuple[str, _Measurement]]:
     for dtype, side in itertools.product(dtypes, _SIDES):
         square = TensorSpec((side, side), dtype)
         try:
-            product = operations.matmul(square, square.with_layout(ANY), square, threads)
+            cut = Cut(threads, threads)
+            product = operations.matmul(square, square.with_layout(ANY), square, cut)
         except Unsupported:
             continue
         if not product.is_reference:
-            yield dtype, _repeated(_product(product), 2 * side**3)
+            yield dtype, _repeated(_product(product, threads), 2 * side**3)
 
 
-def _product(product: Primitive) -> NativeCall:
+def _product(product: Cuttable, threads: int) -> NativeCall:
     """Bind a product of matrices of ones in memory of its own."""
     arguments = (Argument.SOURCE, Argument.WEIGHTS, Argument.OUTPUT)
     # Space for four bytes per element also suffices for bfloat16.
@@ -298,7 +296,8 @@ def _product(product: Primitive) -> NativeCall:
     memory = Arena(sum(sizes) + align(product.scratchpad_bytes))
     memory.array(0, TensorSpec((memory.nbytes // 4,)))[:] = 1
     *places, scratch = itertools.accumulate(sizes, initial=memory.address)
-    (call,) = product.bind(dict(zip(map(int, arguments), places, strict=True)), scratch)
+    places_of = dict(zip(map(int, arguments), places, strict=True))
+    (call,) = product.bind(places_of, scratch, TaskThreads(threads))
     return replace(call, owner=(call.owner, memory))
 
 
@@ -343,7 +342,7 @@ def _passing(
     passes = max(1, _REPEAT_BYTES // nbytes)
     chunks = part // chunk
     arguments = Passes(count=chunk // 8, passes=passes, source=None, target=None)
-    loop = TeamLoop(function, arguments, threads, TaskThreads(threads), unlocked=True)
+    loop = PooledLoop(function, arguments, threads, TaskThreads(threads), unlocked=True)
 
     def repeat(number: int) -> None:
         for name, begin in begins.items():

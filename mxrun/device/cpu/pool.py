@@ -6,6 +6,8 @@ ended. It never waits for a thread that has claimed none: on a busy machine a th
 delays a loop by its one task at most, and without any thread the call runs all tasks. While one
 call uses the pool, others run their tasks alone.
 
+oneDNN's primitives are tasks too, each for one thread.
+
 Threads begin with the same tasks in every call, and so find their tensors in their caches; then
 they claim what others have left.
 """
@@ -35,7 +37,7 @@ from mxrun.codegen.intrinsics import (
     store_word,
 )
 from mxrun.codegen.jit import inlined, native
-from mxrun.device.cpu.team import available_cores
+from mxrun.device.cpu.onednn import library
 
 # Words of a cache line; of those below each that several threads change has its own.
 LINE = 8
@@ -43,10 +45,12 @@ LINE = 8
 _EPOCH = 0
 # The loop: function, argument block, tasks, threads that may run them.
 _FUNCTION, _BLOCK, _TASKS, _WORKERS = LINE, LINE + 1, LINE + 2, LINE + 3
-# 1 while a call uses the pool; threads that sleep; tasks that have ended; 1 if the call sleeps.
-_LOCK, _SLEEPERS, _DONE, _WAITING = 2 * LINE, 3 * LINE, 4 * LINE, 5 * LINE
-# For each thread, the loop's number and the next of its tasks: epoch << 16 | task.
-_CLAIMS = 6 * LINE
+# 1 while a call uses the pool; tasks that have ended; 1 if the call sleeps.
+_LOCK, _DONE, _WAITING = 2 * LINE, 3 * LINE, 4 * LINE
+# For each thread, the loop's number and the next of its tasks, epoch << 16 | task; then 1 while it
+# sleeps.
+_CLAIMS = 5 * LINE
+_SLEEPS = _CLAIMS + 1
 _TASK_BITS = 16
 
 # Polls of a waiting thread before it sleeps, some 20 to 60 us: longer than the short operators
@@ -83,9 +87,14 @@ class PooledTasks(PoolWords):
 
 
 class PoolThread(PoolWords):
-    """Arguments of `pool_thread`: the thread's number, from 1 on."""
+    """Arguments of `pool_thread`.
+
+    number: of the thread, from 1 on. set_threads: address of oneDNN's function that sets how many
+    threads a call of it uses, 0 if it has none.
+    """
 
     number: Integer
+    set_threads: Integer
 
 
 @inlined
@@ -131,6 +140,9 @@ def claimed_tasks(pool: Any, epoch: int, number: int) -> int:
 def pool_thread(call: PoolThread) -> None:
     """Run tasks of every loop that is published, until the pool ends."""
     pool, seen = call.pool, 0
+    sleeps = _SLEEPS + call.number * LINE
+    if call.set_threads != 0:
+        call_address(call.set_threads, 1, 0, 0, 0, 0, 0)
     while seen >= 0:
         polls = 0
         epoch = load_word(pool, _EPOCH)
@@ -138,9 +150,10 @@ def pool_thread(call: PoolThread) -> None:
             spin()
             polls += 1
             if polls == _POLLS:
-                fetch_add(pool, _SLEEPERS, 1)
-                wait_for_change(call, _EPOCH, seen & 0xFFFFFFFF)
-                fetch_add(pool, _SLEEPERS, -1)
+                exchange_word(pool, sleeps, 0, 1)
+                if load_word(pool, _EPOCH) == seen:
+                    wait_for_change(call, sleeps, 1)
+                store_word(pool, sleeps, 0)
                 polls = 0
             epoch = load_word(pool, _EPOCH)
         seen = epoch
@@ -173,8 +186,10 @@ def run_tasks(call: PooledTasks) -> None:
             begin = (epoch << _TASK_BITS) + owner * call.tasks // call.workers
             store_word(pool, _CLAIMS + owner * LINE, begin)
         fetch_add(pool, _EPOCH, 1)
-        if load_word(pool, _SLEEPERS) > 0:
-            wake(call, _EPOCH, call.workers - 1)
+        for number in range(1, call.workers):
+            sleeps = _SLEEPS + number * LINE
+            if load_word(pool, sleeps) != 0 and exchange_word(pool, sleeps, 1, 0) == 1:
+                wake(call, sleeps, 1)
         ended = claimed_tasks(pool, epoch, 0)
         done = fetch_add(pool, _DONE, ended) + ended
         polls = 0
@@ -195,8 +210,8 @@ def run_tasks(call: PooledTasks) -> None:
 class ThreadPool:
     """Threads for the loops of one device; the thread that calls a loop is number 0."""
 
-    def __init__(self) -> None:
-        self._largest = available_cores()
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
         # Never freed: a thread may read it until the process ends.
         # Private, because the threads of a forked process have loops of their own.
         size = 8 * (_CLAIMS + self._largest * LINE)
@@ -209,16 +224,18 @@ class ThreadPool:
     def start(self, threads: int) -> int:
         """Start threads until `threads` may work, at most as many as cores; return their number.
 
-        They are fewer if the system refuses one.
+        They are fewer if the system refuses one, and none where it has no futex.
         """
         with self._lock:
-            wanted = min(threads, self._largest)
+            wanted = min(threads, self._largest) if _futex() else 1
             while len(self._threads) + 1 < wanted and self._start_one(len(self._threads) + 1):
                 pass
             return min(wanted, len(self._threads) + 1)
 
     def _start_one(self, number: int) -> bool:
-        given = PoolThread(number=number, **self.arguments()).packed()
+        onednn = library.load()
+        set_threads = 0 if onednn is None else onednn.set_threads
+        given = PoolThread(number=number, set_threads=set_threads, **self.arguments()).packed()
         identity = ctypes.c_ulong()
         function = ctypes.c_void_p(pool_thread.address)
         block = ctypes.c_void_p(given.ctypes.data)
@@ -234,7 +251,7 @@ class ThreadPool:
             "pool": self.words,
             "address": self.words.ctypes.data,
             "system_call": function,
-            "futex": _FUTEX[os.uname().machine],
+            "futex": _futex(),
         }
 
     def restart(self) -> None:
@@ -248,9 +265,11 @@ class ThreadPool:
         """End the threads and wait for them: their code goes with the interpreter."""
         with self._lock:
             self.words[_EPOCH] = -1
-            address = ctypes.c_void_p(self.words.ctypes.data)
-            _library().syscall(_FUTEX[os.uname().machine], address, _WAKE, 1 << 20, None, None, 0)
-            for identity, _ in self._threads:
+            for number, (identity, _) in enumerate(self._threads, 1):
+                sleeps = _SLEEPS + number * LINE
+                self.words[sleeps] = 0
+                address = ctypes.c_void_p(self.words[sleeps:].ctypes.data)
+                _library().syscall(_futex(), address, _WAKE, 1, None, None, 0)
                 _library().pthread_join(identity, None)
             self._threads.clear()
 
@@ -258,17 +277,16 @@ class ThreadPool:
 _pools: list[ThreadPool] = []
 
 
-def pool_for(index: int, threads: int) -> ThreadPool | None:
-    """Return the pool of device `index`; None for one thread, and where the system has no futex."""
-    is_known = sys.platform == "linux" and os.uname().machine in _FUTEX
-    return pool_of(index) if threads > 1 and is_known else None
+def available_cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 @cache
 def pool_of(index: int) -> ThreadPool:
     """Return the pool of the CPU's device `index`."""
     _register()
-    return ThreadPool()
+    return ThreadPool(available_cores())
 
 
 @once
@@ -290,3 +308,9 @@ def _stop_all() -> None:
 @cache
 def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None)
+
+
+@cache
+def _futex() -> int:
+    """Return the number of the system call futex(2); 0 on a system that has none."""
+    return _FUTEX.get(os.uname().machine, 0) if sys.platform == "linux" else 0

@@ -14,10 +14,8 @@ from mxrun.device.interface import Program, ProgramCost, ProgramStep, TimedProgr
 class CpuProgram(Tape, Program):
     """Tape as a program; it holds references to the memory of its steps."""
 
-    def __init__(
-        self, entries: Sequence[TapeEntry], threads: int = 1, steps: Sequence[ProgramStep] = ()
-    ) -> None:
-        super().__init__(entries, threads)
+    def __init__(self, entries: Sequence[TapeEntry], steps: Sequence[ProgramStep] = ()) -> None:
+        super().__init__(entries)
         self._steps = tuple(steps)
 
     def timed(self) -> TimedProgram:

@@ -26,10 +26,7 @@ from mxrun.device.cpu.binding import (
     start_call,
 )
 from mxrun.device.cpu.call import NativeCall, TaskThreads, made_call, pack
-from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
-from mxrun.device.cpu.pool import pool_for
 from mxrun.device.interface import ProgramStep
-from mxrun.operator.launch import Launch, Repeat
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,8 @@ class TapeEntry:
 def entries_of(
     steps: Sequence[ProgramStep], threads: int, index: int, prepare: PrepareBody = prepared_body
 ) -> list[TapeEntry]:
-    """Return the calls of all steps on device `index`, of which `threads` may work.
-
-    A program none of whose primitives has a team of its own runs on the device's pool.
-    """
-    largest = max((team for step in steps for team in map(_largest_team, step.launches)), default=1)
-    pool = pool_for(index, threads) if largest == 1 else None
-    workers = TaskThreads(threads, pool)
+    """Return the calls of all steps on device `index`, of which `threads` may work."""
+    workers = TaskThreads(threads, index)
     calls = [
         TapeEntry(step.name, call)
         for step in steps
@@ -57,23 +49,16 @@ def entries_of(
         for call in calls_of(launch, workers, prepare=prepare)
     ]
     if calls:
-        calls[:0] = [TapeEntry(calls[0].name, call) for call in start_call(workers.team)]
+        calls[:0] = [TapeEntry(calls[0].name, call) for call in start_call()]
     return calls
 
 
-def _largest_team(launch: Launch) -> int:
-    if isinstance(launch, Repeat):
-        return max(map(_largest_team, launch.program), default=1)
-    return launch.team if isinstance(launch, PrimitiveLaunch) else 1
-
-
 class Tape:
-    """Frozen sequence of calls for a team of `threads`."""
+    """Frozen sequence of calls."""
 
-    def __init__(self, entries: Sequence[TapeEntry], threads: int = 1) -> None:
+    def __init__(self, entries: Sequence[TapeEntry]) -> None:
         self.entries = tuple(entries)
         self.names = tuple(entry.name for entry in entries)
-        self.threads = threads
         self._segments = tuple(
             _bound(self.entries[start:stop]) for start, stop in segments(self.entries)
         )

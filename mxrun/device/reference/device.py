@@ -29,14 +29,9 @@ class ReferenceDevice(HostDevice):
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
-        """Return the description; `threads` are those of NumPy's matrix products."""
+        """Return the description; all bodies run on one thread."""
         library = ", ".join(filter(None, (f"NumPy {np.__version__}", matrix_library())))
         return DeviceDescription(REFERENCE, index, NumpyBodies.ROUNDED, threads, library=library)
-
-    @classmethod
-    def largest_team(cls) -> int:
-        """Return a number above any team that a config asks for."""
-        return 1 << 16
 
     def bind(self, steps: Sequence[ProgramStep]) -> ReferenceProgram:
         """Return the program of the bodies; raises InternalError for any other launch."""

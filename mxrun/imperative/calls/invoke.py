@@ -235,8 +235,8 @@ def _run_alone(operator: PreparedCall, engine: Engine, new_bytes: int) -> bool:
     """Run a brief call here if no pending function uses its variables, else push it; return whether
     it ran here.
 
-    The caller has acquired `_alone`: one thread at a time does so, because the team of each
-    occupies all cores.
+    The caller has acquired `_alone`: one thread at a time does so, because each occupies
+    all cores.
     """
     try:
         if all(map(engine.is_idle, (*operator.reads, *operator.changes))):

@@ -1,4 +1,4 @@
-"""Prefetching iterator: an engine makes batches while the compute team works on earlier ones."""
+"""Prefetching iterator: an engine makes batches while earlier ones are computed."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from mxrun.base.context import Context
 from mxrun.runtime.engine.interface import Pool
 from mxrun.runtime.engine.queues import QueuedPush
 
-# One function at a time computes, with a team of threads of its own; copies and communication are
+# One function at a time computes, with a pool of threads; copies and communication are
 # bound by memory and network; records are decoded side by side.
 DEFAULT_WORKERS: Mapping[Pool, int] = {
     Pool.COMPUTE: 1,

@@ -23,6 +23,7 @@ from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
 from mxrun.device.cpu.call import ALONE_WORKER, NativeCall, TaskThreads, loop_call
 from mxrun.device.cpu.onednn import operations
+from mxrun.device.cpu.onednn.cut import Cuttable
 from mxrun.device.cpu.onednn.descriptor import ANY
 from mxrun.device.cpu.onednn.operations import SlidingWindow
 from mxrun.device.cpu.onednn.primitive import Argument, Primitive
@@ -85,7 +86,7 @@ def gather_loop(call: Dilation) -> None:
 class _WrappedConvolution:
     """Convolution by a primitive, or what replaces one, with further calls around it."""
 
-    primitive: operations.Cuttable | DenseKernelConvolution
+    primitive: Cuttable | DenseKernelConvolution
 
     is_reference: ClassVar[bool] = False
 
@@ -98,11 +99,6 @@ class _WrappedConvolution:
         """Return the names of the primitive's alternatives."""
         return self.primitive.alternatives()
 
-    @property
-    def threads(self) -> int:
-        """Team size of the primitive."""
-        return self.primitive.threads
-
 
 @dataclass(frozen=True)
 class DenseKernelConvolution(_WrappedConvolution):
@@ -113,7 +109,7 @@ class DenseKernelConvolution(_WrappedConvolution):
     scratchpads.
     """
 
-    primitive: operations.Cuttable
+    primitive: Cuttable
     argument: Argument
     taps: TensorSpec
     dense: TensorSpec
@@ -170,7 +166,7 @@ class DenseKernelConvolution(_WrappedConvolution):
     @property
     def _reorder(self) -> Primitive:
         ends = (self.dense, self._packed) if self._reads_kernel else (self._packed, self.dense)
-        reorder = operations.reorder(*ends, Cut(1, self.threads))
+        reorder = operations.reorder(*ends, Cut(1, 1))
         assert isinstance(reorder, Primitive)
         return reorder
 
@@ -254,7 +250,7 @@ class CroppedConvolution(_WrappedConvolution):
 
 
 # One primitive, or several calls equivalent to one.
-Computation = operations.Cuttable | DenseKernelConvolution | CroppedConvolution
+Computation = Cuttable | DenseKernelConvolution | CroppedConvolution
 
 
 @cache
@@ -274,7 +270,7 @@ def backward_data(
 
     def prepare(
         gradient: TensorSpec, window: SlidingWindow, constraints: ImplementationConstraints
-    ) -> operations.Cuttable | DenseKernelConvolution:
+    ) -> Cuttable | DenseKernelConvolution:
         return _spread(
             lambda kernel, window, constraints: operations.convolution_backward_data(
                 gradient, kernel, output_grad, window, cut, constraints
@@ -299,7 +295,7 @@ def backward_weights(
     window: SlidingWindow,
     cut: Cut,
     constraints: ImplementationConstraints = UNCONSTRAINED,
-) -> operations.Cuttable | DenseKernelConvolution:
+) -> Cuttable | DenseKernelConvolution:
     """Prepare `operations.convolution_backward_weights` in the faster form."""
     return _spread(
         lambda kernel, window, constraints: operations.convolution_backward_weights(
@@ -338,12 +334,12 @@ def weight_gradient_is_sound(
 
 
 def _spread(
-    prepare: Callable[[TensorSpec, SlidingWindow, ImplementationConstraints], operations.Cuttable],
+    prepare: Callable[[TensorSpec, SlidingWindow, ImplementationConstraints], Cuttable],
     kernel: TensorSpec,
     window: SlidingWindow,
     argument: Argument,
     constraints: ImplementationConstraints,
-) -> operations.Cuttable | DenseKernelConvolution:
+) -> Cuttable | DenseKernelConvolution:
     """Return the primitive, or its dense form if that avoids reference code.
 
     `constraints.name` applies to the form that is returned.

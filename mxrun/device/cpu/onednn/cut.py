@@ -1,4 +1,4 @@
-"""Computations cut into tasks, each of which is a primitive for one thread on parts of the tensors.
+"""Computations cut into tasks, each of which is a primitive on parts of the tensors.
 
 The parts follow from the shapes alone, so that no result depends on the number of threads.
 """
@@ -9,12 +9,13 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from mxrun.base.device import Cut, tasks_for_elements
-from mxrun.base.tensor import Shape, TensorSpec, align
+from mxrun.base.dtype import item_size
+from mxrun.base.tensor import Shape, TensorSpec, align, strides_of
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.codegen.intrinsics import call_address, current_task, integer, share, worker
 from mxrun.codegen.jit import native
@@ -105,9 +106,6 @@ class CutComputation:
     workers: int
     summed: Argument | None = None
 
-    # Each primitive runs on one thread.
-    threads: ClassVar[int] = 1
-
     @property
     def implementation(self) -> str:
         """Name of the first part's implementation."""
@@ -189,6 +187,9 @@ class CutComputation:
         return places
 
 
+# Computation of one task or several.
+Cuttable: TypeAlias = Primitive | CutComputation
+
 # Begin and end of each argument that is cut, along the axis that is cut.
 Slice: TypeAlias = Mapping[Argument, tuple[int, int]]
 
@@ -196,52 +197,65 @@ Slice: TypeAlias = Mapping[Argument, tuple[int, int]]
 def by_images(
     specs: Specs,
     batched: Sequence[Argument],
-    prepare: Callable[[Specs, int], Primitive],
+    prepare: Callable[[Specs], Primitive],
     cut: Cut,
     scratch_bytes: int | None = None,
     summed: Argument | None = None,
-) -> Primitive | CutComputation:
-    """Return the computation cut along the first axis of the arguments `batched`.
+) -> Cuttable:
+    """Return the computation cut along the first axis of the arguments `batched`."""
+    return along_axes(specs, dict.fromkeys(batched, 0), prepare, cut, scratch_bytes, summed)
 
-    prepare: makes the primitive of given specs for a number of threads; raises Unsupported. summed:
-    see `CutComputation`. A single image, and a computation whose parts need more than
-    `scratch_bytes`, is one primitive for all threads.
+
+def along_axes(
+    specs: Specs,
+    axes: Mapping[Argument, int],
+    prepare: Callable[[Specs], Primitive],
+    cut: Cut,
+    scratch_bytes: int | None = None,
+    summed: Argument | None = None,
+) -> Cuttable:
+    """Return the computation cut along an axis of some arguments, which has one size in all.
+
+    prepare: makes the primitive of given specs; raises Unsupported. summed: see `CutComputation`. A
+    computation whose parts need more than `scratch_bytes` is one primitive.
     """
-    images = specs[batched[0]].shape[0]
-    if images == 1 or cut.tasks == 1:
-        return prepare(specs, cut.threads)
-    made, ends = dict[int, Primitive](), [0, *accumulate(_sizes(images, cut.tasks))]
+    first, axis = next(iter(axes.items()))
+    size = specs[first].shape[axis]
+    if size == 1 or cut.tasks == 1:
+        return prepare(specs)
+    made, ends = dict[int, Primitive](), [0, *accumulate(_sizes(size, cut.tasks))]
 
     def prepared(part: Specs, number: int) -> Primitive:
-        size = part[batched[0]].shape[0]
-        return made.get(size) or made.setdefault(size, prepare(part, 1))
+        own = part[first].shape[axis]
+        return made.get(own) or made.setdefault(own, prepare(part))
 
-    slices = [dict.fromkeys(batched, each) for each in pairwise(ends)]
-    found = in_slices(specs, 0, slices, prepared, cut.threads, scratch_bytes, summed)
-    return found or prepare(specs, cut.threads)
+    slices = [dict.fromkeys(axes, each) for each in pairwise(ends)]
+    found = in_slices(specs, axes, slices, prepared, cut.threads, scratch_bytes, summed)
+    return found or prepare(specs)
 
 
 def in_slices(
     specs: Specs,
-    axis: int,
+    axes: Mapping[Argument, int],
     slices: Sequence[Slice],
     prepare: Callable[[Specs, int], Primitive],
     threads: int,
     scratch_bytes: int | None = None,
     summed: Argument | None = None,
 ) -> CutComputation | None:
-    """Return the computation of slices along an axis that is the outermost one in memory.
+    """Return the computation of slices along an axis of each argument that is cut.
 
     It is None if the parts need more than `scratch_bytes`.
 
-    prepare: makes the primitive of a slice's specs and number. The first one's layouts of the
-    arguments that are not cut hold for all.
+    prepare: makes the primitive of a slice's specs and number; where the axis is not the outermost
+    one in memory, it sees to the gaps. The first one's layouts of the arguments that are not cut
+    hold for all.
     """
     whole, parts, workspace_bytes = dict(specs), list[Part](), 0
     workspaces = dict[int, TensorSpec]()
     for number, ranges in enumerate(slices):
         part = {
-            argument: replace(spec, shape=_with_size(spec.shape, axis, *ranges[argument]))
+            argument: replace(spec, shape=_with_size(spec.shape, axes[argument], *ranges[argument]))
             if argument in ranges
             else spec
             for argument, spec in whole.items()
@@ -250,7 +264,7 @@ def in_slices(
         own = primitive.specs
         whole = {each: spec if each in ranges else own[each] for each, spec in whole.items()}
         offsets = {
-            argument: begin * (specs[argument].nbytes // specs[argument].shape[axis])
+            argument: begin * _step_bytes(specs[argument], axes[argument])
             for argument, (begin, _) in ranges.items()
         }
         workspace = own.get(Argument.WORKSPACE)
@@ -262,6 +276,11 @@ def in_slices(
     given = {int(argument): spec for argument, spec in whole.items()}
     found = CutComputation(tuple(parts), given | workspaces, min(threads, len(parts)), summed)
     return found if scratch_bytes is None or found.scratchpad_bytes <= scratch_bytes else None
+
+
+def _step_bytes(spec: TensorSpec, axis: int) -> int:
+    """Return the bytes between neighbours along an axis."""
+    return item_size(spec.dtype) * strides_of(spec.shape, spec.layout)[axis]
 
 
 def _with_size(shape: Shape, axis: int, begin: int, end: int) -> Shape:

@@ -44,12 +44,14 @@ class DescriptorView:
     rank: leading axes of size 1 are added up to that rank (a bias beside a matrix).
     row: the last axis becomes the only row of a plane, because oneDNN has faster code for two
         spatial axes than for one.
+    within: shape of the tensor of which this is a part; not given for a part without gaps.
     """
 
     groups: int = 1
     transposed: bool = False
     rank: int = 0
     row: bool = False
+    within: Shape = ()
 
     def __str__(self) -> str:
         text = f"g{self.groups}" if self.groups > 1 else ""
@@ -141,7 +143,7 @@ def spec_of(
 def _describe(spec: TensorSpec, view: DescriptorView) -> OwnedObject:
     library = require()
     layout = PLAIN if spec.layout == ANY else spec.layout
-    sizes, strides = view.apply(spec.shape, strides_of(spec.shape, layout))
+    sizes, strides = view.apply(spec.shape, strides_of(view.within or spec.shape, layout))
     head = (len(sizes), dimensions(sizes), _DATA_TYPES[spec.dtype])
     if spec.layout == ANY:
         handle = library.create("dnnl_memory_desc_create_with_tag", *head, _ANY_TAG)

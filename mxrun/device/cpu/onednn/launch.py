@@ -19,8 +19,3 @@ class PrimitiveLaunch(ProviderLaunch):
     computation: Computation
     places: Mapping[int, Handle]
     scratch: Handle | None
-
-    @property
-    def team(self) -> int:
-        """Team size for which the primitive was prepared."""
-        return self.computation.threads

@@ -1,8 +1,12 @@
 """oneDNN's shared library (C API, version 3), accessed through ctypes.
 
 The library is part of the distribution `onednn-cpu-gomp`. The environment variable
-`MXRUN_ONEDNN_LIBRARY` may name another 3.x build with an OpenMP runtime. Enumeration values and
-signatures are those of oneDNN 3.2's public headers (dnnl.h, dnnl_types.h, dnnl_common_types.h).
+`MXRUN_ONEDNN_LIBRARY` may name another 3.x build, with OpenMP or without threads. Enumeration
+values and signatures are those of oneDNN 3.2's public headers (dnnl.h, dnnl_types.h,
+dnnl_common_types.h).
+
+Primitives are made for one thread and run on one. Where the build has OpenMP, the thread that makes
+one, and every thread that runs one, must therefore have called `omp_set_num_threads(1)` before.
 """
 
 from __future__ import annotations
@@ -17,12 +21,12 @@ from mxrun.base import flags
 from mxrun.base.errors import InternalError
 from mxrun.base.once import once
 from mxrun.device.cpu.onednn.instructions import limit_instructions
-from mxrun.device.cpu.team import openmp
 
 DISTRIBUTION = "onednn-cpu-gomp"
 SHARED_OBJECT = "libdnnl.so.3"
 
 _OPENMP_RUNTIME = 2
+_RUNTIMES = (1, _OPENMP_RUNTIME)
 _CPU_ENGINE = 1
 _DEFAULT_STREAM = 1
 SUCCESS = 0
@@ -106,7 +110,10 @@ class _Version(ctypes.Structure):
 
 
 class Library:
-    """Loaded oneDNN with its CPU engine and a single in-order stream."""
+    """Loaded oneDNN with its CPU engine and a single in-order stream.
+
+    set_threads: address of `omp_set_num_threads`; 0 without OpenMP.
+    """
 
     def __init__(self, shared_object: ctypes.CDLL) -> None:
         self._functions = shared_object
@@ -129,6 +136,8 @@ class Library:
         self.stream = self.create("dnnl_stream_create", self.engine, _DEFAULT_STREAM)
         self.execute = self._address("dnnl_primitive_execute")
         self.place = self._address("dnnl_memory_set_data_handle")
+        has_openmp = found.cpu_runtime == _OPENMP_RUNTIME
+        self.set_threads = self._address("omp_set_num_threads") if has_openmp else 0
 
     def status(self, name: str, *arguments: object) -> int:
         """Call `name` and return its status without checking it."""
@@ -149,6 +158,11 @@ class Library:
         result = c_void_p()
         self.call(name, ctypes.byref(result), *arguments)
         return result.value or 0
+
+    def use_one_thread(self) -> None:
+        """Let the calling thread make primitives for one thread from now on."""
+        if self.set_threads:
+            self._functions.omp_set_num_threads(c_int(1))
 
     def memory_size(self, descriptor: int) -> int:
         """Return the size of a memory descriptor in bytes, padding included."""
@@ -202,13 +216,12 @@ def _attempt() -> tuple[Library | None, str]:
     path = _find()
     if path is None:
         return None, f"oneDNN is not installed (distribution {DISTRIBUTION})"
-    openmp()
     limit_instructions()
     try:
         shared_object = ctypes.CDLL(str(path))
         version = _version_of(shared_object)
-        if version.major != 3 or version.cpu_runtime != _OPENMP_RUNTIME:
-            return None, f"{path} is not a oneDNN 3.x with an OpenMP runtime"
+        if version.major != 3 or version.cpu_runtime not in _RUNTIMES:
+            return None, f"{path} is not a oneDNN 3.x with OpenMP or without threads"
         return Library(shared_object), ""
     except (OSError, AttributeError) as error:
         # The text of the error begins with the path.

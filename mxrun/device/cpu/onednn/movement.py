@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from mxrun.base.device import Cut
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.device.cpu.onednn.cut import Cuttable, Specs, along_axes
 from mxrun.device.cpu.onednn.descriptor import DescriptorView
 from mxrun.device.cpu.onednn.library import require
 from mxrun.device.cpu.onednn.primitive import Argument, ArgumentSpec, Primitive, build
@@ -23,15 +25,23 @@ class Permuted(DescriptorView):
 
 
 @cache
-def transpose(source: TensorSpec, output: TensorSpec, axes: Shape, threads: int) -> Primitive:
+def transpose(source: TensorSpec, output: TensorSpec, axes: Shape, cut: Cut) -> Cuttable:
     """Prepare SOURCE → OUTPUT, whose axis i is SOURCE's axis `axes[i]`.
 
     Either tensor may be plain or channels-last.
     """
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(source, Permuted(order=axes)),
-        Argument.OUTPUT: ArgumentSpec(output),
-    }
     engine = require().engine
-    origin, target = requested[Argument.SOURCE].handle, requested[Argument.OUTPUT].handle
-    return build("reorder", (origin, engine, target, engine), requested, threads)
+    permuted = Permuted(order=axes, within=source.shape)
+
+    def prepare(specs: Specs) -> Primitive:
+        requested: dict[int, ArgumentSpec] = {
+            Argument.SOURCE: ArgumentSpec(specs[Argument.SOURCE], permuted),
+            Argument.OUTPUT: ArgumentSpec(specs[Argument.OUTPUT]),
+        }
+        origin, target = requested[Argument.SOURCE].handle, requested[Argument.OUTPUT].handle
+        return build("reorder", (origin, engine, target, engine), requested)
+
+    specs = {Argument.SOURCE: source, Argument.OUTPUT: output}
+    if not axes:
+        return prepare(specs)
+    return along_axes(specs, {Argument.SOURCE: axes[0], Argument.OUTPUT: 0}, prepare, cut)

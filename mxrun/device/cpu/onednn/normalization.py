@@ -7,10 +7,9 @@ from functools import cache
 
 from mxrun.base.device import Cut
 from mxrun.base.tensor import TensorSpec
-from mxrun.device.cpu.onednn.cut import Specs, by_images
+from mxrun.device.cpu.onednn.cut import Cuttable, Specs, by_images
 from mxrun.device.cpu.onednn.descriptor import describe
 from mxrun.device.cpu.onednn.library import require
-from mxrun.device.cpu.onednn.operations import Cuttable
 from mxrun.device.cpu.onednn.primitive import (
     FORWARD_INFERENCE,
     FORWARD_TRAINING,
@@ -48,13 +47,13 @@ def lrn_forward(
     """Prepare SOURCE → OUTPUT and, in training if the implementation needs it, WORKSPACE."""
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _ACROSS_CHANNELS)
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
+    def prepare(specs: Specs) -> Primitive:
         requested: dict[int, ArgumentSpec] = {
             argument: ArgumentSpec(spec) for argument, spec in specs.items()
         }
         handle = describe(specs[Argument.SOURCE]).value
         arguments = (require().engine, *kind, handle, handle, *window.arguments)
-        return build("lrn_forward", arguments, requested, threads)
+        return build("lrn_forward", arguments, requested)
 
     specs = {Argument.SOURCE: data, Argument.OUTPUT: data}
     return by_images(specs, tuple(specs), prepare, cut)
@@ -64,18 +63,18 @@ def lrn_forward(
 def lrn_backward(data: TensorSpec, window: ChannelWindow, cut: Cut) -> Cuttable:
     """Prepare SOURCE, OUTPUT_GRAD and the forward pass's WORKSPACE → SOURCE_GRAD."""
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
+    def prepare(specs: Specs) -> Primitive:
         requested: dict[int, ArgumentSpec] = {
             argument: ArgumentSpec(spec) for argument, spec in specs.items()
         }
-        forward = lrn_forward(specs[Argument.SOURCE], window, Cut(1, threads))
+        forward = lrn_forward(specs[Argument.SOURCE], window, Cut(1, 1))
         assert isinstance(forward, Primitive)
         handles = [describe(specs[Argument.SOURCE]).value] * 3
         arguments = (
             *(require().engine, _ACROSS_CHANNELS, *handles, *window.arguments),
             forward.descriptor.value,
         )
-        return build("lrn_backward", arguments, requested, threads)
+        return build("lrn_backward", arguments, requested)
 
     specs = dict.fromkeys((Argument.SOURCE_GRAD, Argument.OUTPUT_GRAD, Argument.SOURCE), data)
     return by_images(specs, tuple(specs), prepare, cut)

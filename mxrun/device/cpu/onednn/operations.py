@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
-from typing import TypeAlias
 
 from mxrun.base.device import Cut
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
-from mxrun.device.cpu.onednn.cut import CutComputation, Specs, by_images, in_slices
+from mxrun.device.cpu.onednn.cut import Cuttable, Slice, Specs, along_axes, by_images, in_slices
 from mxrun.device.cpu.onednn.descriptor import (
     IDENTITY,
     DescriptorView,
@@ -33,6 +32,7 @@ from mxrun.device.cpu.onednn.primitive import (
     ArgumentSpec,
     PostOperation,
     Primitive,
+    Unsupported,
     build,
 )
 from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
@@ -43,9 +43,6 @@ _LEAST_SUMS = 4
 _SUMS_BYTES = 4 << 20
 # Pixels of the output in a part of one image.
 _LEAST_PIXELS = 96
-
-# Computation of one task or several.
-Cuttable: TypeAlias = Primitive | CutComputation
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,12 @@ class SlidingWindow:
     pad_begin: Shape
     pad_end: Shape
     groups: int = 1
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether oneDNN takes it: no negative padding but less than a stride at the end."""
+        ends = zip(self.pad_end, self.stride, strict=True)
+        return min(self.pad_begin) >= 0 and all(pad > -stride for pad, stride in ends)
 
     def arguments(self) -> tuple[object, ...]:
         """Return strides, dilations (oneDNN counts the gaps), padding_l, padding_r."""
@@ -85,6 +88,24 @@ class SlidingWindow:
             pad_end=(pads[1], *self.pad_end[1:]),
         )
         return *inside, window
+
+    def under_rows(
+        self, begin: int, end: int, size: int, kernel: int
+    ) -> tuple[int, int, SlidingWindow]:
+        """Return begin and end of the rows that read some data rows, and the window on these.
+
+        The output has `size` rows along the first spatial axis, and the window `kernel`.
+        """
+        stride, extent = self.stride[0], (kernel - 1) * self.dilation[0] + 1
+        low, high = begin + self.pad_begin[0], end - 1 + self.pad_begin[0]
+        first = max(0, -((extent - 1 - low) // stride))
+        last = min(size, high // stride + 1)
+        pad = low - first * stride
+        beyond = (last - first - 1) * stride + extent - pad - (end - begin)
+        window = replace(
+            self, pad_begin=(pad, *self.pad_begin[1:]), pad_end=(beyond, *self.pad_end[1:])
+        )
+        return first, last, window
 
     def convolution(self) -> tuple[DescriptorView, DescriptorView, tuple[object, ...]]:
         """Return the views on data and weights of a convolution, and its arguments.
@@ -140,51 +161,60 @@ def convolution_forward(
     if bias:
         specs[Argument.BIAS] = TensorSpec(weights.shape[:1])
 
-    def prepare(specs: Specs, threads: int, window: SlidingWindow = window) -> Primitive:
+    def prepare(specs: Specs, window: SlidingWindow = window) -> Primitive:
         requested = _requested(specs, views)
         geometry = window.convolution()[-1]
         arguments = (require().engine, *kind, *_handles(requested, *views), *geometry)
-        return build("convolution_forward", arguments, requested, threads, after, constraints)
+        return build("convolution_forward", arguments, requested, after, constraints)
 
     if source.shape[0] == 1:
-        limit = constraints.scratch_bytes
-        return _by_rows(specs, window, weights.shape[2], prepare, cut, limit)
+        read = partial(window.over_rows, size=source.shape[2], kernel=weights.shape[2])
+        rows = (Argument.OUTPUT, Argument.SOURCE)
+        return _by_rows(specs, rows, read, window, prepare, cut, constraints.scratch_bytes)
     batched = (Argument.SOURCE, Argument.OUTPUT)
     return by_images(specs, batched, prepare, cut, constraints.scratch_bytes)
 
 
 def _by_rows(
     specs: Specs,
+    rows: tuple[Argument, Argument],
+    others: Callable[[int, int], tuple[int, int, SlidingWindow]],
     window: SlidingWindow,
-    kernel: int,
-    prepare: Callable[[Specs, int, SlidingWindow], Primitive],
+    prepare: Callable[[Specs, SlidingWindow], Primitive],
     cut: Cut,
     scratch_bytes: int | None = None,
+    summed: Argument | None = None,
 ) -> Cuttable:
-    """Return a computation on one image with channels last, cut into rows of the output.
+    """Return a computation on one image with channels last, cut into rows.
 
-    Parts have at least `_LEAST_PIXELS`, unless there are two, because each reads all weights.
+    rows: the argument whose rows are divided, and that of which a part needs others. others: begin
+    and end of these for those of a part, and the window on both. Parts have at least
+    `_LEAST_PIXELS`, unless there are two, because each reads all weights.
     """
-    source, output = specs[Argument.SOURCE], specs[Argument.OUTPUT]
-    rows, pixels = output.shape[2], math.prod(output.shape[2:])
-    tasks = min(cut.tasks, rows, max(pixels // _LEAST_PIXELS, 2))
-    is_image = source.layout == output.layout == CHANNELS_LAST and len(output.shape) == 4
+    divided = specs[rows[0]]
+    count, pixels = divided.shape[2], math.prod(divided.shape[2:])
+    tasks = min(cut.tasks, count, max(pixels // _LEAST_PIXELS, 2))
+    is_image = {specs[each].layout for each in rows} == {CHANNELS_LAST} and len(divided.shape) == 4
     if tasks < 2 or not is_image:
-        return prepare(specs, 1 if is_image else cut.threads, window)
-    ends = [part * rows // tasks for part in range(tasks + 1)]
-    parts = [window.over_rows(*each, source.shape[2], kernel) for each in pairwise(ends)]
-    if any(begin >= end for begin, end, _ in parts):
-        return prepare(specs, cut.threads, window)
-    slices = [
-        {Argument.SOURCE: (begin, end), Argument.OUTPUT: own}
-        for (begin, end, _), own in zip(parts, pairwise(ends), strict=True)
+        return prepare(specs, window)
+    ends = [part * count // tasks for part in range(tasks + 1)]
+    parts = [others(*each) for each in pairwise(ends)]
+    if not all(begin < end and part.is_possible for begin, end, part in parts):
+        return prepare(specs, window)
+    slices: list[Slice] = [
+        {rows[0]: own, rows[1]: (begin, end)}
+        for own, (begin, end, _) in zip(pairwise(ends), parts, strict=True)
     ]
 
     def prepared(part: Specs, number: int) -> Primitive:
-        return prepare(part, 1, parts[number][2])
+        return prepare(part, parts[number][2])
 
-    found = in_slices(specs, 2, slices, prepared, cut.threads, scratch_bytes)
-    return found or prepare(specs, cut.threads, window)
+    axes = dict.fromkeys(rows, 2)
+    try:
+        found = in_slices(specs, axes, slices, prepared, cut.threads, scratch_bytes, summed)
+    except Unsupported:
+        found = None
+    return prepare(specs, window) if found is None or found.is_reference else found
 
 
 @cache
@@ -197,22 +227,24 @@ def convolution_backward_data(
     constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Cuttable:
     """Prepare OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
-    data_view, weights_view, geometry = window.convolution()
+    data_view, weights_view, _ = window.convolution()
     views = {
         Argument.SOURCE_GRAD: data_view,
         Argument.WEIGHTS: weights_view,
         Argument.OUTPUT_GRAD: data_view,
     }
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
+    def prepare(specs: Specs, window: SlidingWindow = window) -> Primitive:
         requested = _requested(specs, views)
-        handles = _handles(requested, *views)
+        handles, geometry = _handles(requested, *views), window.convolution()[-1]
         arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-        return build(
-            "convolution_backward_data", arguments, requested, threads, constraints=constraints
-        )
+        return build("convolution_backward_data", arguments, requested, constraints=constraints)
 
     specs = dict(zip(views, (source_grad, weights, output_grad), strict=True))
+    if source_grad.shape[0] == 1:
+        readers = partial(window.under_rows, size=output_grad.shape[2], kernel=weights.shape[2])
+        rows = (Argument.SOURCE_GRAD, Argument.OUTPUT_GRAD)
+        return _by_rows(specs, rows, readers, window, prepare, cut, constraints.scratch_bytes)
     batched = (Argument.SOURCE_GRAD, Argument.OUTPUT_GRAD)
     return by_images(specs, batched, prepare, cut, constraints.scratch_bytes)
 
@@ -238,31 +270,34 @@ def convolution_backward_weights(
 ) -> Cuttable:
     """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD.
 
-    It is cut into parts of the images, whose sums are added: two, if more take more memory traffic
-    than they save.
+    It is cut into parts of the images or of one image's rows, whose sums are added: two, if more
+    take more memory traffic than they save.
     """
-    data_view, weights_view, geometry = window.convolution()
+    data_view, weights_view, _ = window.convolution()
     views = {
         Argument.SOURCE: data_view,
         Argument.WEIGHTS_GRAD: weights_view,
         Argument.OUTPUT_GRAD: data_view,
     }
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
-        requested = _requested(specs, views)
+    def prepare(specs: Specs, window: SlidingWindow = window) -> Primitive:
+        requested, geometry = _requested(specs, views), window.convolution()[-1]
         source_handle, weights_handle, output_handle = _handles(requested, *views)
         # Without the bias: its gradient as a column sum is faster.
         handles = (source_handle, weights_handle, None, output_handle)
         arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
         name = "convolution_backward_weights"
-        return build(name, arguments, requested, threads, constraints=constraints)
+        return build(name, arguments, requested, constraints=constraints)
 
     specs = dict(zip(views, (source, weights_grad, output_grad), strict=True))
-    # Two sums cost less than a team for this one primitive.
     fewest = min(cut.tasks, 2)
     tasks = max(sums_of_weights(source, weights_grad, output_grad, cut), fewest)
-    batched = (Argument.SOURCE, Argument.OUTPUT_GRAD)
     given, scratch = replace(cut, tasks=tasks), constraints.scratch_bytes
+    if source.shape[0] == 1:
+        read = partial(window.over_rows, size=source.shape[2], kernel=weights_grad.shape[2])
+        rows, total = (Argument.OUTPUT_GRAD, Argument.SOURCE), Argument.WEIGHTS_GRAD
+        return _by_rows(specs, rows, read, window, prepare, given, scratch, total)
+    batched = (Argument.SOURCE, Argument.OUTPUT_GRAD)
     return by_images(specs, batched, prepare, given, scratch, Argument.WEIGHTS_GRAD)
 
 
@@ -271,31 +306,44 @@ def matmul(
     left: TensorSpec,
     right: TensorSpec,
     output: TensorSpec,
-    threads: int,
+    cut: Cut,
     transpose_left: bool = False,
     transpose_right: bool = False,
     bias: bool = False,
     constraints: ImplementationConstraints = UNCONSTRAINED,
     after: tuple[PostOperation, ...] = (),
-) -> Primitive:
+) -> Cuttable:
     """Prepare SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 
     `left` and `right` are the matrices as stored; a transposed one is read through its strides. All
     may have leading axes, over which the product is batched. The bias is float32, whatever the
-    factors are. after: post-operations on the output, in order.
+    factors are. after: post-operations on the output, in order. The product is cut along its first
+    axis.
     """
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(left, DescriptorView(transposed=transpose_left)),
-        Argument.WEIGHTS: ArgumentSpec(right, DescriptorView(transposed=transpose_right)),
-        Argument.OUTPUT: ArgumentSpec(output),
+    specs = {Argument.SOURCE: left, Argument.WEIGHTS: right, Argument.OUTPUT: output}
+    is_batched = len(output.shape) > len("MN")
+    axes = {Argument.SOURCE: 0, Argument.OUTPUT: 0}
+    views = {
+        Argument.SOURCE: DescriptorView(transposed=transpose_left),
+        Argument.WEIGHTS: DescriptorView(transposed=transpose_right),
+        Argument.OUTPUT: IDENTITY,
     }
+    if is_batched:
+        axes[Argument.WEIGHTS] = 0
+    elif transpose_left:
+        axes[Argument.SOURCE] = 1
+        views[Argument.SOURCE] = DescriptorView(transposed=True, within=left.shape)
     if bias:
-        requested[Argument.BIAS] = ArgumentSpec(
-            TensorSpec(output.shape[-1:]), DescriptorView(rank=len(output.shape))
-        )
-    handles = _handles(requested, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
-    arguments = (require().engine, *handles)
-    return build("matmul", arguments, requested, threads, after, constraints)
+        specs[Argument.BIAS] = TensorSpec(output.shape[-1:])
+        views[Argument.BIAS] = DescriptorView(rank=len(output.shape))
+    order = (Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
+
+    def prepare(specs: Specs) -> Primitive:
+        requested = _requested(specs, views)
+        arguments = (require().engine, *_handles(requested, *order))
+        return build("matmul", arguments, requested, after, constraints)
+
+    return along_axes(specs, axes, prepare, cut, constraints.scratch_bytes)
 
 
 @cache
@@ -311,17 +359,19 @@ def pooling_forward(
     """Prepare SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (their indices)."""
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, pool_type)
 
-    def prepare(specs: Specs, threads: int, window: SlidingWindow = window) -> Primitive:
+    def prepare(specs: Specs, window: SlidingWindow = window) -> Primitive:
         requested = _requested(specs)
         arguments = (
             *(require().engine, *kind, *_handles(requested, *requested)),
             *_pooling_arguments(kernel, window),
         )
-        return build("pooling_forward", arguments, requested, threads)
+        return build("pooling_forward", arguments, requested)
 
     specs = {Argument.SOURCE: source, Argument.OUTPUT: output}
     if source.shape[0] == 1 and not is_train:
-        return _by_rows(specs, window, kernel[0], prepare, cut)
+        read = partial(window.over_rows, size=source.shape[2], kernel=kernel[0])
+        rows = (Argument.OUTPUT, Argument.SOURCE)
+        return _by_rows(specs, rows, read, window, prepare, cut)
     return by_images(specs, tuple(specs), prepare, cut)
 
 
@@ -336,9 +386,9 @@ def pooling_backward(
 ) -> Cuttable:
     """Prepare OUTPUT_GRAD and, for a maximum, the forward pass's WORKSPACE → SOURCE_GRAD."""
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
+    def prepare(specs: Specs) -> Primitive:
         source, output = specs[Argument.SOURCE_GRAD], specs[Argument.OUTPUT_GRAD]
-        forward = pooling_forward(source, output, pool_type, kernel, window, Cut(1, threads))
+        forward = pooling_forward(source, output, pool_type, kernel, window, Cut(1, 1))
         assert isinstance(forward, Primitive)
         requested = _requested(specs)
         arguments = (
@@ -346,7 +396,7 @@ def pooling_backward(
             *_pooling_arguments(kernel, window),
             forward.descriptor.value,
         )
-        return build("pooling_backward", arguments, requested, threads)
+        return build("pooling_backward", arguments, requested)
 
     specs = {Argument.SOURCE_GRAD: source_grad, Argument.OUTPUT_GRAD: output_grad}
     return by_images(specs, tuple(specs), prepare, cut)
@@ -358,16 +408,14 @@ def reorder(source: TensorSpec, output: TensorSpec, cut: Cut) -> Cuttable:
     view = view_of(output) if output.layout.nbytes is not None else view_of(source)
     engine = require().engine
 
-    def prepare(specs: Specs, threads: int) -> Primitive:
+    def prepare(specs: Specs) -> Primitive:
         requested = _requested(specs, dict.fromkeys(specs, view))
         from_handle, to_handle = (describe(spec, view).value for spec in specs.values())
-        return build("reorder", (from_handle, engine, to_handle, engine), requested, threads)
+        return build("reorder", (from_handle, engine, to_handle, engine), requested)
 
     specs = {Argument.SOURCE: source, Argument.OUTPUT: output}
     if any(spec.layout.nbytes is not None for spec in (source, output)):
-        return prepare(specs, cut.threads)
-    if source.shape[0] == 1:
-        return prepare(specs, 1)
+        return prepare(specs)
     return by_images(specs, tuple(specs), prepare, cut)
 
 

@@ -1,5 +1,7 @@
 """oneDNN primitives: selection of an implementation, then binding to addresses.
 
+Each is made for one thread, and runs on the one that calls it.
+
 Scratchpads are always provided by the caller (`dnnl_scratchpad_mode_user`), so that they can be
 planned. Implementations named `gemm` allocate memory during execution and are refused. Reference
 implementations are selected only if there is no other.
@@ -27,7 +29,6 @@ from mxrun.device.cpu.onednn.library import (
     OwnedObject,
     require,
 )
-from mxrun.device.cpu.team import team
 from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
 
 FORWARD_TRAINING = 64
@@ -114,13 +115,11 @@ class Primitive:
     implementation: oneDNN's name of the selected code.
     specs: the spec of every argument, with the layouts that oneDNN chose.
     scratchpad_bytes: scratch memory needed during a call.
-    threads: team size it was prepared for and must be executed with.
     """
 
-    def __init__(self, source: _Implementations, found: _Candidate, threads: int) -> None:
+    def __init__(self, source: _Implementations, found: _Candidate) -> None:
         self.implementation = found.implementation
         self.specs = found.specs
-        self.threads = threads
         self.descriptor = found.descriptor
         self.scratchpad_bytes = found.scratchpad_bytes
         self._source = source
@@ -129,8 +128,8 @@ class Primitive:
     def _created(self) -> OwnedObject:
         """Return the handle of the primitive, made at binding, when oneDNN generates its code."""
         library = require()
-        with team(self.threads):
-            handle = library.create("dnnl_primitive_create", self.descriptor.value)
+        library.use_one_thread()
+        handle = library.create("dnnl_primitive_create", self.descriptor.value)
         return OwnedObject(library, "dnnl_primitive_destroy", handle)
 
     @property
@@ -144,8 +143,8 @@ class Primitive:
         Reference code is excluded, unless this primitive is reference code because there is no
         other.
         """
-        with team(self.threads):
-            found = [each.implementation for each in self._source.admissible(references=False)]
+        require().use_one_thread()
+        found = [each.implementation for each in self._source.admissible(references=False)]
         return tuple(dict.fromkeys(found or [self.implementation]))
 
     def bind(
@@ -154,8 +153,8 @@ class Primitive:
         """Return the native calls that run this primitive on memory at the given addresses.
 
         That is one call, after a call for each moving address that tells oneDNN where it is.
-        workers: not used, because the primitive has a team of its own. Raises InternalError if an
-        argument's address is missing.
+        workers: not used, because a primitive is one task. Raises InternalError if an argument's
+        address is missing.
         """
         bound, library = self.bound(addresses, scratchpad), require()
         entries = bound.entries
@@ -195,7 +194,6 @@ def build(
     name: str,
     arguments: tuple[object, ...],
     requested: Mapping[int, ArgumentSpec],
-    threads: int,
     after: Sequence[PostOperation] = (),
     constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
@@ -217,8 +215,8 @@ def build(
         return OwnedObject(library, "dnnl_primitive_desc_destroy", result.value or 0)
 
     source = _Implementations(create, requested, constraints)
-    with team(threads):
-        return Primitive(source, source.choose(), threads)
+    library.use_one_thread()
+    return Primitive(source, source.choose())
 
 
 def workspace_of(primitive_descriptor: OwnedObject) -> TensorSpec | None:

@@ -8,8 +8,8 @@ from mxrun.codegen.jit import NativeFunction
 from mxrun.device.cpu.call import TaskThreads, loop_call
 
 
-class TeamLoop(HostLoop):
-    """Host loop of `tasks`, which threads run together."""
+class PooledLoop(HostLoop):
+    """Host loop of `tasks`, which threads of the pool run together."""
 
     def __init__(
         self,
