@@ -54,7 +54,7 @@ def test_factors_without_instructions_count_as_float32() -> None:
     assert replace(MACHINE, flops_per_s={"float32": 4e11}).flops("bfloat16") == 4e11
 
 
-def test_a_team_that_waited_for_other_work_is_told() -> None:
+def test_threads_that_waited_for_other_work_are_told() -> None:
     assert not MACHINE.disturbed
     assert replace(MACHINE, tasks_s=2e-4).disturbed
 

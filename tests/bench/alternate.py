@@ -2,7 +2,7 @@
 
 Both write into existing tensors, on the same number of threads. mxrun runs kernels that are bound
 to memory, as the programs of an executor do. Needs torch in the same environment. Import this
-module before torch, because the runtimes of the thread teams read their settings once.
+module before torch, because its runtime of threads reads its settings once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Both sides bring a team, and a team that waits must not keep the cores from the other.
+# The peer's threads must not keep the cores while they wait.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 # The system must not move a thread to the core of the thread that waits for it, which halves the
 # speed.
@@ -148,7 +148,7 @@ class Bound:
 
 
 def use_threads(count: int) -> None:
-    """Set the team size of both sides, for matches that are made afterwards."""
+    """Set the threads of both sides, for matches that are made afterwards."""
     global THREADS
     THREADS = count
 
@@ -175,7 +175,7 @@ def _array(tensor: Any) -> Any:
 
 
 def _seconds(run: Callable[[], object], repeat: int) -> float:
-    """Return the best time of three consecutive calls while the other side's team sleeps."""
+    """Return the best time of three consecutive calls while the other side's threads sleep."""
     times = []
     time.sleep(_PAUSE_SECONDS)
     for _ in range(3):

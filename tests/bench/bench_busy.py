@@ -5,8 +5,8 @@ Measures alone, beside a busy process and beside a busy thread, alternating.
     python tests/bench/bench_busy.py lenet_mnist --rounds 10
 
 A segment of the tape runs without the interpreter's lock and acquires it again at its end. A busy
-thread releases it after a switch interval, which is short while steps run. By default the team
-leaves one core to that thread. The cost of a process that does the same is due to the machine:
+thread releases it after a switch interval, which is short while steps run. By default one
+core is left to that thread. The cost of a process that does the same is due to the machine:
 caches, memory, and contention for cores. The additional cost of the thread is due to the lock. Not
 a test.
 """

@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# The peer's team must not find the cores taken by a team that waits.
+# The peer's threads must not keep the cores while they wait.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import numpy as np

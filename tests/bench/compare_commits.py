@@ -60,7 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("base", metavar="BASE", help="a commit")
     parser.add_argument("--part", action="append", choices=list(PARTS), help="all by default")
     parser.add_argument("--only", default="", help="groups whose name matches this pattern")
-    parser.add_argument("--threads", type=int, default=2, help="the compute team")
+    parser.add_argument("--threads", type=int, default=2, help="how many may compute")
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS, help="turns of each, at least 7")
     parser.add_argument("--skip-times", action="store_true", help="compare results alone")
     options = parser.parse_args()

@@ -50,7 +50,7 @@ def main() -> int:
     """Plant, compare, print; the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="faults whose name matches this pattern")
-    parser.add_argument("--threads", type=int, default=2, help="the compute team")
+    parser.add_argument("--threads", type=int, default=2, help="how many may compute")
     options = parser.parse_args()
     chosen = [fault for fault in FAULTS if re.search(options.only, fault.name)]
     missed = 0

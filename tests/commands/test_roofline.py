@@ -19,7 +19,7 @@ from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.inspection.roofline import Excess, OperatorFloor, Roofline, roofline
 from mxrun.runtime.profiler import Event
 
-# The digits of a cost tell its parts: loops, primitives, teams.
+# The digits of a cost tell its parts: loops, primitives, loops of several tasks.
 LOOP, PRIMITIVE, TEAM = 1, 1_000, 1_000_000
 MACHINE = Machine(
     threads=2,

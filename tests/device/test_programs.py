@@ -42,8 +42,8 @@ def cpu(threads: int = 1) -> CpuDevice:
     return CpuDevice(CpuDevice.describe(0, threads))
 
 
-def addition(source: Handle, target: Handle, team: int = 1) -> LoopLaunch:
-    return LoopLaunch(add_loop, Addition(count=5, source=source, target=target), team)
+def addition(source: Handle, target: Handle, tasks: int = 1) -> LoopLaunch:
+    return LoopLaunch(add_loop, Addition(count=5, source=source, target=target), tasks)
 
 
 def python_addition(source: Handle, target: Handle) -> PythonLaunch:
@@ -60,7 +60,7 @@ def run(device: Device, launch: Launch) -> None:
 
 MAKERS = [
     pytest.param(cpu, addition, id="cpu, native"),
-    pytest.param(lambda: cpu(2), lambda a, b: addition(a, b, 2), id="cpu, native, team of two"),
+    pytest.param(lambda: cpu(2), lambda a, b: addition(a, b, 2), id="cpu, native, two tasks"),
     pytest.param(cpu, python_addition, id="cpu, Python"),
     pytest.param(
         lambda: ReferenceDevice(ReferenceDevice.describe(0, 1)), python_addition, id="reference"
@@ -145,7 +145,7 @@ class ForeignMemory(Memory):
 
 
 class ForeignLaunch(ProviderLaunch):
-    team = 1  # type: ignore[assignment]
+    """Launch of another device."""
 
 
 @pytest.mark.parametrize("device", [cpu(), ReferenceDevice(ReferenceDevice.describe(0, 1))])

@@ -424,7 +424,7 @@ EMBEDDED = """\
 """
 
 
-def test_an_embedding_trains_with_the_same_bits_on_any_team(tmp_path: Path) -> None:
+def test_an_embedding_trains_with_the_same_bits_on_any_threads(tmp_path: Path) -> None:
     data = "{dataset: synthetic, split: train, records: 320}"
     inputs = "{data: [7], label: []}"
     built = loaded(written(tmp_path, EMBEDDED + HEAD, train=data, inputs=inputs))

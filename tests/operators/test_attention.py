@@ -1,4 +1,4 @@
-"""Attention in blocks: long sequences, teams, padding and scratch space."""
+"""Attention in blocks: long sequences, threads, padding and scratch space."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_blocks_give_the_numbers_of_one_product(
 
 
 @pytest.mark.parametrize("sizes", LONG[:2], ids=str)
-def test_the_bits_do_not_depend_on_the_team(sizes: tuple[int, int, int, int, int]) -> None:
+def test_the_bits_do_not_depend_on_the_threads(sizes: tuple[int, int, int, int, int]) -> None:
     prop = attention(*sizes[:2], causal=True)
     given, outputs = tensors(prop, sizes)
-    alone, both, three = (results(COMPILED, prop, given, outputs, team) for team in (1, 2, 3))
+    alone, both, three = (results(COMPILED, prop, given, outputs, threads) for threads in (1, 2, 3))
     for one, two, other in zip(alone, both, three, strict=True):
         assert one.tobytes() == two.tobytes() == other.tobytes()
 
@@ -101,16 +101,16 @@ def masked(shared: tuple[int, int]) -> tuple[AnyProperty, list[Array], list[Arra
 
 
 @pytest.mark.parametrize("shared", SHARED, ids=str)
-def test_the_masks_gradient_does_not_depend_on_the_team(shared: tuple[int, int]) -> None:
+def test_the_masks_gradient_does_not_depend_on_the_threads(shared: tuple[int, int]) -> None:
     prop, given, outputs = masked(shared)
-    alone, both, three = (results(COMPILED, prop, given, outputs, team) for team in (1, 2, 3))
+    alone, both, three = (results(COMPILED, prop, given, outputs, threads) for threads in (1, 2, 3))
     assert alone[-1].shape == given[-1].shape
     for one, two, other in zip(alone, both, three, strict=True):
         assert one.tobytes() == two.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("shared", SHARED, ids=str)
-def test_a_mask_without_gradient_leaves_the_team_and_the_bits(shared: tuple[int, int]) -> None:
+def test_a_mask_without_gradient_leaves_the_bits(shared: tuple[int, int]) -> None:
     prop, given, outputs = masked(shared)
     expected = results(COMPILED, prop, given, outputs, 2)
     found = results(COMPILED, prop, given, outputs, 2, is_mask_wanted=False)

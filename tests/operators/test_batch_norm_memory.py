@@ -223,7 +223,7 @@ def test_S5_planes_lie_in_one_piece() -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("layout", [PLAIN, CHANNELS_LAST], ids=str)
 @pytest.mark.parametrize("kind", PROPERTIES)
-def test_no_bit_depends_on_the_team(kind: str, layout: Layout, dtype: str) -> None:
+def test_no_bit_depends_on_the_threads(kind: str, layout: Layout, dtype: str) -> None:
     alone, *others = (
         Case(PROPERTIES[kind], SHAPES[0], layout, dtype, threads).run() for threads in (1, 2, 3)
     )

@@ -29,7 +29,7 @@ def column_sums(matrix, threads=1):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
-def test_column_sums_are_right_and_do_not_depend_on_the_team(rows, columns, dtype):
+def test_column_sums_are_right_and_do_not_depend_on_the_threads(rows, columns, dtype):
     random = np.random.default_rng(0)
     matrix = random.standard_normal((rows, columns)).astype(np.float32)
     if dtype == "bfloat16":
@@ -58,7 +58,7 @@ def gradients_of(operator, rows, columns, scales, threads):
 @pytest.mark.parametrize(
     ("operator", "scales"), [("LayerNorm", 2), ("RMSNorm", 1), ("_bias_activation", 1)]
 )
-def test_sums_of_rows_while_they_are_computed_do_not_depend_on_the_team(operator, scales, rows):
+def test_sums_of_rows_while_they_are_computed_do_not_depend_on_the_threads(operator, scales, rows):
     alone, *others = (gradients_of(operator, rows, 83, scales, threads) for threads in (1, 2, 3))
     for other in others:
         for one, two in zip(alone, other, strict=True):

@@ -183,7 +183,7 @@ def test_the_gradient_is_compared_in_the_type_that_trains() -> None:
     assert "gradient of x in float32" in broken("double_only")["element types"]
 
 
-def test_a_team_has_enough_to_do() -> None:
+def test_several_tasks_have_enough_to_do() -> None:
     def large(env: Any, x: Any) -> Any:
         """output = data^2, but of many elements data."""
         return x * x if x.size < 65536 else x

@@ -1,4 +1,4 @@
-"""Operators that move elements, on channels-last tensors and with teams of any size."""
+"""Operators that move elements, on channels-last tensors and on any number of threads."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(kernel: Kernel, inputs: list[Array | None], outputs: list[Array]) -> lis
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("layout", [PLAIN, CHANNELS_LAST], ids=str)
 @pytest.mark.parametrize(("operator", "parameters", "shapes"), CASES)
-def test_P12_any_layout_and_team_move_the_same_bits(
+def test_P12_any_layout_and_threads_move_the_same_bits(
     operator: str,
     parameters: Mapping[str, object],
     shapes: tuple[tuple[int, ...], ...],
@@ -163,7 +163,7 @@ def test_L15_an_absent_gradient_of_an_output_is_a_part_of_zeros(implementation: 
 
 
 @pytest.mark.parametrize("columns", [1, 16, 33, 200])
-def test_the_gradient_of_an_embedding_has_the_same_bits_with_any_team(columns: int) -> None:
+def test_the_gradient_of_an_embedding_has_the_same_bits_with_any_threads(columns: int) -> None:
     prop = create("Embedding", {"input_dim": 500, "output_dim": columns})
     random = np.random.default_rng(2)
     ids = random.integers(-3, 520, (40, 35)).astype("int32")

@@ -225,7 +225,7 @@ def test_batch_norm_cuts_any_shape_into_tasks(shape: tuple[int, ...], layout: La
 
 
 @pytest.mark.parametrize("layout", [PLAIN, CHANNELS_LAST], ids=str)
-def test_batch_norm_has_the_same_bits_whatever_the_team(layout: Layout) -> None:
+def test_batch_norm_has_the_same_bits_whatever_the_threads(layout: Layout) -> None:
     data = np.random.default_rng(1).standard_normal((64, 24, 16, 16)).astype("float32")
     alone = normalized(data, layout, threads=1)
     for threads in (2, 3):

@@ -1,4 +1,4 @@
-"""Reductions and running sums computed in chunks: correct, with the same bits for every team."""
+"""Reductions and running sums computed in chunks: correct, with the same bits on any threads."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def results(name: str, parameters: dict[str, object], data: Array, threads: int)
 
 
 def check(name: str, parameters: dict[str, object], data: Array, expected: list[Array]) -> None:
-    """Compare with formulas in float64, and different teams with each other."""
+    """Compare with formulas in float64, and different threads with each other."""
     alone = results(name, parameters, data, 1)
     for own, right in zip(alone, expected, strict=True):
         np.testing.assert_allclose(own, right.reshape(own.shape), rtol=2e-5, atol=2e-5)

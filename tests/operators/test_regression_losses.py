@@ -87,7 +87,7 @@ def test_a_weight_of_zero_silences_a_row_of_garbage(operator: str) -> None:
 
 
 @every_operator
-def test_the_loss_has_the_same_bits_whatever_the_team(operator: str) -> None:
+def test_the_loss_has_the_same_bits_whatever_the_threads(operator: str) -> None:
     row = Row(operator, {}, (96, 1000))
     inputs = row.inputs("float32")
     inputs[1] = row.inputs("float32", seed=1)[0]

@@ -33,7 +33,7 @@ from mxrun.operator.register import create
 from mxrun.runtime.random import Stream, key_of
 
 Array = npt.NDArray[Any]
-# Enough for a team of three, and no multiple of the four words of a block.
+# Enough for three tasks, and no multiple of the four words of a block.
 SHAPE = (5, 17, 31, 33)
 DROPPED = ("Dropout", {"p": 0.25})
 DRAWN = ("LeakyReLU", {"act_type": "rrelu"})

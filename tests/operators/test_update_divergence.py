@@ -92,7 +92,7 @@ def test_a_norm_that_is_not_finite_gives_no_scale(bad: float) -> None:
 
 
 @pytest.mark.parametrize("operator", ["_global_norm_scale", "lamb_update"])
-def test_norms_have_the_same_bits_for_every_team(operator: str) -> None:
+def test_norms_have_the_same_bits_for_every_number_of_threads(operator: str) -> None:
     random = np.random.default_rng(2)
     if operator == "lamb_update":
         prop = create(operator, {"lr": 0.1, "wd": 0.1})

@@ -64,9 +64,9 @@ class Peer(HelperProcess):
         interpreter, reason = self.interpreter(), self.unavailable()
         if interpreter is None or reason is not None:
             raise UserError(reason or f"there is no interpreter for {type(self).__name__}")
-        teams = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), _THREADS)
+        environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), _THREADS)
         command = worker_command(interpreter, Path(__file__).with_name(self.module))
-        super().__init__(type(self).__name__, command, teams)
+        super().__init__(type(self).__name__, command, environment)
 
     def version(self) -> str:
         """Return the peer's version."""

@@ -185,14 +185,14 @@ def test_what_both_phases_compute_of_parameters_is_stored_once() -> None:
     assert constants
 
 
-def test_a_row_does_not_depend_on_the_other_rows_nor_on_the_team() -> None:
+def test_a_row_does_not_depend_on_the_other_rows_nor_on_the_threads() -> None:
     symbol = transformer()
     _, parameters = all_positions(symbol, IDS, device(CpuDevice))
     both, _ = position_by_position(symbol, IDS, device(CpuDevice), parameters)
     alone, _ = position_by_position(symbol, IDS[1:], device(CpuDevice), parameters)
     np.testing.assert_array_equal(both[1:], alone)
-    team, _ = position_by_position(symbol, IDS, device(CpuDevice, 2), parameters)
-    np.testing.assert_array_equal(team, both)
+    shared, _ = position_by_position(symbol, IDS, device(CpuDevice, 2), parameters)
+    np.testing.assert_array_equal(shared, both)
 
 
 def halves(x: Symbol) -> Symbol:

@@ -285,7 +285,7 @@ def test_F2_budgets_are_met_with_parts(share: float) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_S5_any_team_and_precision_gives_the_same_bits(precision: str, threads: int) -> None:
+def test_S5_any_threads_and_precision_gives_the_same_bits(precision: str, threads: int) -> None:
     options = {"precision": precision, "threads": threads}
     joined, copied = made("odd", **options), made("odd", join=False, **options)
     assert joined.phases[TRAIN].parts

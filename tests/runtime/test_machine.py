@@ -1,4 +1,4 @@
-"""The machine is measured once for each size of the team, with plausible results."""
+"""The machine is measured once for each number of threads, with plausible results."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_damaged_file_is_measured_anew(cache_file: Path, damage: str) -> None:
     assert machine == Machine.from_json(content(cache_file)["figures"])
 
 
-def test_another_team_has_its_own_figures(cache_file: Path) -> None:
+def test_other_threads_have_figures_of_their_own(cache_file: Path) -> None:
     make_impossible(cache_file)
     before = cache_file.read_bytes()
     machine = machine_of(2)

@@ -10,12 +10,12 @@ from mxrun.planner.plan import Plan
 
 
 def cpu(threads: int = 1) -> DeviceDescription:
-    """Return the description of the CPU with a team of `threads`."""
+    """Return the description of the CPU, on which `threads` may compute."""
     return device_kind(CPU).describe(0, threads)
 
 
 def open_cpu(threads: int = 1) -> Device:
-    """Return the CPU with a team of `threads`."""
+    """Return the CPU, on which `threads` may compute."""
     return device_kind(CPU)(cpu(threads))
 
 

@@ -97,7 +97,7 @@ def loop_graph(
 
 
 def executor_of(graph: Graph, kind: str = "cpu", **options: Any) -> Executor:
-    """Return an executor of a graph as the phase EVALUATE, for a team of two."""
+    """Return an executor of a graph as the phase EVALUATE, for two threads."""
     description = device_kind(kind).describe(0, 2)
     request = CompileRequest(inputs={}, phases=(EVALUATE,), device=description, **options)
     return Executor(compile_graphs({EVALUATE: graph}, request), device_kind(kind)(description))
