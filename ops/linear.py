@@ -46,7 +46,7 @@ class LinearProperty(OperatorProperty[P]):
         return [out_grad[0], in_data[0], in_data[1]]
 
 
-class Product(Protocol):
+class GradientProduct(Protocol):
     """Product that is part of a backward kernel."""
 
     def add_to(
@@ -57,7 +57,7 @@ class Product(Protocol):
 
 def add_gradients(
     parts: GradientParts,
-    products: Mapping[str, Product],
+    products: Mapping[str, GradientProduct],
     request: BackwardRequest,
     layout: Layout = PLAIN,
 ) -> int:
@@ -84,7 +84,7 @@ class LinearImplementation(Implementation):
         gradient: TensorSpec,
         data: TensorSpec,
         weight: TensorSpec,
-    ) -> tuple[Product, Product]:
+    ) -> tuple[GradientProduct, GradientProduct]:
         """Return the products for the gradients of data and weight, from these specs."""
         raise NotImplementedError
 

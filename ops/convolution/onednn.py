@@ -42,7 +42,7 @@ from mxrun.ops.dense_product import (
     StoredMatrices,
     dense_product_serves,
 )
-from mxrun.ops.linear import LinearImplementation, Product
+from mxrun.ops.linear import GradientProduct, LinearImplementation
 from mxrun.ops.onednn import OnednnProduct
 from mxrun.ops.strided_map import strided_part
 
@@ -242,7 +242,7 @@ class OnednnWindowProduct(LinearImplementation):
         gradient: TensorSpec,
         data: TensorSpec,
         weight: TensorSpec,
-    ) -> tuple[Product, Product]:
+    ) -> tuple[GradientProduct, GradientProduct]:
         """data: the opposite product of grad; weight: the product of images and windows."""
         assert isinstance(prop, WindowProductProperty)
         cut = request.device.cut_for_flops(request.forward.flops)

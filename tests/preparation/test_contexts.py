@@ -96,7 +96,6 @@ def test_a_checkpoint_names_its_device_and_library(tmp_path: Path) -> None:
     plan = json.loads(manifest.read_text())["plan"]
     assert plan["device"] == "cpu"
     assert plan["library"] == cpu().library
-    assert plan["threads"] == 1
 
 
 def test_a_run_goes_on_on_another_device_only_when_told_so(tmp_path: Path) -> None:
