@@ -85,7 +85,7 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
         if not sequences.counts_positions(0, axis=1) or sequences.axes[1] is not None:
             return None
         form = create("_present_position_embedding", {})
-        return IncrementalForm(form, 1, limit=self.parameters.max_length, chunked=True)
+        return IncrementalForm(form, 1, limit=self.parameters.max_length)
 
     def list_passed_gradients(self) -> dict[int, int]:
         """The gradient of data is the output's."""

@@ -98,7 +98,7 @@ class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
         if not sequences.counts_positions(0, axis=1):
             return None
         parameters = {**self.parameters.model_dump(), "length": sequences.length}
-        return IncrementalForm(create("_present_rotary_embedding", parameters), 1, chunked=True)
+        return IncrementalForm(create("_present_rotary_embedding", parameters), 1)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mxrun.base.classification import Classification
-from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
@@ -240,14 +240,6 @@ class OperatorProperty(ABC, Generic[P]):
         these states themselves.
         """
         return ()
-
-    def from_zeros(self, arguments: Collection[str]) -> OperatorProperty[P]:
-        """Return the operator without some arguments that hold states before the first step.
-
-        These states are then zeros, and their last values are no outputs any more. Raises
-        InternalError if there are no such arguments.
-        """
-        raise InternalError(f"{self.type_string} has no states among {sorted(arguments)}")
 
     def with_frozen_states(self) -> OperatorProperty[P] | None:
         """Return the same operator with auxiliary states read as in inference and not updated.

@@ -155,7 +155,7 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
             "packed": p.packed,
             "length": sequences.length,
         }
-        return IncrementalForm(create("_cached_attention", parameters), 1, chunked=True)
+        return IncrementalForm(create("_cached_attention", parameters), 1)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify batch, steps and the sizes of heads between all tensors."""

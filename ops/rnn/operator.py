@@ -146,12 +146,9 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         axis = 0 if p.layout == "TNC" else 1
         if not sequences.counts_positions(0, axis) or others != [None] * len(others):
             return None
-        update = {"initial_state": "input", "state_outputs": True}
-        states = ("state", "state_cell") if p.has_cell else ("state",)
-        form = type(self)(p.model_copy(update=update))
-        final = states if p.state_outputs else ()
-        carried = {name: name for name in states}
-        return IncrementalForm(form, axis, carried, final, chunked=True)
+        form = type(self)(p.model_copy(update={"initial_state": "input", "state_outputs": True}))
+        carried = {name: 1 + index for index, name in enumerate(p.state_names())}
+        return IncrementalForm(form, axis, carried, range(1, self.num_visible_outputs))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Infer the steps and the batch from any tensor, C from data or the packed vector."""

@@ -28,7 +28,6 @@ from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
 from mxrun.generation.network import CHUNK, language_model, plan_generation
 from mxrun.generation.prompts import Prompt, read_prompts
-from mxrun.graph.carried import uncarried
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, GENERATE, PREFILL
 from mxrun.graph.symbol import Symbol
@@ -108,7 +107,7 @@ def test_greedy_tokens_and_logits_are_those_of_the_full_network(
         if is_new and best[position, -1] - best[position, -2] > 1e-4:
             assert logits[position].argmax() == token
     device = open_device(model.built.options, describe(model.built.options, 1))
-    symbol = uncarried(Symbol([language_model(model.built).logits]))
+    symbol = Symbol([language_model(model.built).logits])
     steps, _ = position_by_position(symbol, np.array([ids], np.int32), device, model.arrays)
     np.testing.assert_allclose(steps[0], logits, atol=1e-4)
 

@@ -327,7 +327,9 @@ def test_an_operator_of_ones_own_says_its_form() -> None:
             self, sequences: SequenceArguments
         ) -> IncrementalForm[OperatorProperty[Any]] | None:
             assert (sequences.axes, sequences.positions, sequences.length) == ((1,), 21, 21)
-            return IncrementalForm(OwnTotal(self.parameters), 1, {"lhs": "output"})
+            if sequences.chunk > 1:
+                return None
+            return IncrementalForm(OwnTotal(self.parameters), 1, {"lhs": 0})
 
         def create_operator(self) -> Operator:
             return OwnSumsBody()
@@ -349,8 +351,8 @@ def test_an_operator_of_ones_own_says_its_form() -> None:
     found, executor = position_by_position(own, IDS, device(CpuDevice), parameters)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert executor.plan.specs["own:lhs"].shape == (2, 1, WIDTH)
-    # Its form says nothing of chunks.
-    with pytest.raises(UserError, match="own_sums 'own' computes one position a run"):
+    # It has no form for chunks.
+    with pytest.raises(UserError, match="own_sums 'own' needs all positions"):
         convert(own, chunk=7)
 
 
