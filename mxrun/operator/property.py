@@ -125,6 +125,8 @@ class OperatorProperty(ABC, Generic[P]):
     parameter_type: ClassVar[type[Parameters]]
     # Arguments that hold targets: they receive no gradient and do not share the common dtype.
     label_arguments: ClassVar[tuple[str, ...]] = ()
+    # Arguments that hold integers, int32 by default: likewise, and a network names each one.
+    integer_arguments: ClassVar[tuple[str, ...]] = ()
     # True if every argument is data: a network names each one but the first. Otherwise an argument
     # that is not given becomes a parameter, such as a weight.
     reads_only_data: ClassVar[bool] = False
@@ -158,7 +160,8 @@ class OperatorProperty(ABC, Generic[P]):
 
     def list_data_arguments(self) -> tuple[str, ...]:
         """Names of the arguments that a network must name, but for the first argument."""
-        return self.list_arguments() if self.reads_only_data else ()
+        names = self.list_arguments()
+        return tuple(n for n in names if self.reads_only_data or n in self.integer_arguments)
 
     def list_outputs(self) -> tuple[str, ...]:
         """Names of all outputs, the hidden ones last."""
@@ -299,22 +302,26 @@ class OperatorProperty(ABC, Generic[P]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Complete the dtypes; by default all inputs and outputs but labels share one.
+        """Complete the dtypes; by default all but labels and integer arguments share one.
 
         Raises UserError for integer types if the operator supports only floating-point numbers.
         """
         names = self.list_arguments()
-        shared = [i for i, name in enumerate(names) if name not in self.label_arguments]
-        candidates = [inputs[i] for i in shared] + outputs
+        known = [*zip(names, inputs, strict=True)]
+        candidates = [dtype for name, dtype in known if self.shares_dtype(name)] + outputs
         common = next((dtype for dtype in candidates if dtype is not None), None)
         if self.is_floating and common is not None and not common.startswith("float"):
             hint = "insert a Cast to float32 before it"
             problem = f"{self.type_string} of integers"
             raise UserError(Diagnostic(problem, None, "float32 or float64", common, hint=hint))
-        completed = [
-            (inputs[i] or common) if i in shared else inputs[i] for i in range(len(inputs))
-        ]
+        others: dict[str, PartialType] = dict.fromkeys(self.label_arguments)
+        others |= dict.fromkeys(self.integer_arguments, "int32")
+        completed = [dtype or others.get(name, common) for name, dtype in known]
         return completed, [dtype or common for dtype in outputs]
+
+    def shares_dtype(self, argument: str) -> bool:
+        """Return whether an argument has the dtype of the others and of the outputs."""
+        return argument not in (*self.label_arguments, *self.integer_arguments)
 
     def list_packed_parts(self, in_shapes: Sequence[Shape]) -> dict[int, tuple[PackedPart, ...]]:
         """Return the parts, in order, of the inputs that hold several parameters in one vector.
@@ -334,9 +341,9 @@ class OperatorProperty(ABC, Generic[P]):
     # -- needs and hints -----------------------------------------------------------------------
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Kind of gradient of each input; labels have a zero gradient."""
+        """Kind of gradient of each input; labels and integers have a zero gradient."""
         return tuple(
-            GradientKind.ZERO if name in self.label_arguments else GradientKind.COMPUTES
+            GradientKind.COMPUTES if self.shares_dtype(name) else GradientKind.ZERO
             for name in self.list_arguments()
         )
 

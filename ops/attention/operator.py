@@ -19,11 +19,9 @@ from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
-    GradientKind,
     OperatorProperty,
     PartialInference,
     PartialShapes,
-    PartialType,
     Precision,
 )
 from mxrun.operator.register import AnyProperty, create, register
@@ -112,6 +110,7 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
     precision = Precision.BFLOAT16
     reads_only_data = True
     is_floating = True
+    integer_arguments = ("lengths",)
 
     @property
     def num_projections(self) -> int:
@@ -161,21 +160,6 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
         """Unify batch, steps and the sizes of heads between all tensors."""
         p = self.parameters
         return infer_shapes(self.list_arguments(), inputs, outputs, p.num_heads, p.kv_heads)
-
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """All tensors have one dtype, but lengths default to int32."""
-        count = len(inputs) - self.parameters.use_lengths
-        lengths = inputs[count:]
-        floats, types = super().infer_type([*inputs[:count], *(None for _ in lengths)], outputs)
-        return [*floats[:count], *(dtype or "int32" for dtype in lengths)], types
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """All inputs but the lengths have a computed gradient."""
-        p = self.parameters
-        computed = (GradientKind.COMPUTES,) * (self.num_projections + p.use_mask)
-        return (*computed, *(GradientKind.ZERO,) * p.use_lengths)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from families.attention import attention
-from families.position_embedding import position_embedding
-from families.rotary_embedding import rotary_embedding
 from operator_row import Reference, Row
 
 from mxrun.operator.register import create
@@ -39,20 +37,6 @@ def row(operator: str, position: int, shape: tuple[int, ...], **given: Any) -> R
 def of(batch: int, positions: int, keys: int, values: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of key and value."""
     return {"key": (batch, positions, keys), "value": (batch, positions, values)}
-
-
-def summed(p: Any, inputs: list[Array]) -> list[Array]:
-    """Sum as position_embedding, of a table without its first rows."""
-    data, weight, position = inputs
-    return position_embedding(p, [data, weight[position[0] :]])
-
-
-def rotated(p: Any, inputs: list[Array]) -> list[Array]:
-    """Rotate as rotary_embedding, after positions of zeros."""
-    data, position = inputs
-    before = np.zeros((data.shape[0], position[0], data.shape[2]), data.dtype)
-    (output,) = rotary_embedding(p, [np.concatenate([before, data], axis=1)])
-    return [output[:, position[0] :]]
 
 
 def cached_attention(p: Any, inputs: list[Array]) -> list[Array]:
@@ -85,16 +69,6 @@ HEADS = {"num_heads": 2, "num_kv_heads": 2, "scale": 0.5}
 GROUPED = {"num_heads": 4, "num_kv_heads": 2, "scale": 0.3}
 
 ROWS: list[Row] = [
-    row("_present_position_embedding", 0, (2, 1, 3), shapes={"weight": (4, 3)}),
-    row("_present_position_embedding", 3, (3, 1, 33), shapes={"weight": (4, 33)}),
-    row("_present_position_embedding", 5, (2, 7, 40), shapes={"weight": (12, 40)}),
-    row("_present_position_embedding", 1, (1, 4, 16), shapes={"weight": (9, 16)}),
-    row("_present_position_embedding", 60, (4, 16, 128), shapes={"weight": (77, 128)}),
-    row("_present_rotary_embedding", 0, (2, 1, 4), num_heads=2, length=1),
-    row("_present_rotary_embedding", 7, (2, 1, 96), num_heads=3, length=8, base=100.0),
-    row("_present_rotary_embedding", 2, (3, 5, 24), num_heads=6, rotated_heads=4, length=9),
-    row("_present_rotary_embedding", 1, (1, 6, 68), num_heads=2, rotated_heads=1, length=7),
-    row("_present_rotary_embedding", 40, (4, 16, 128), num_heads=4, length=64),
     row("_cached_attention", 0, (2, 1, 8), shapes=of(2, 1, 8, 8), length=1, **HEADS),
     row("_cached_attention", 20, (2, 1, 36), shapes=of(2, 1, 18, 10), length=21, **GROUPED),
     row("_cached_attention", 14, (1, 5, 132), shapes=of(1, 5, 66, 34), length=40, **GROUPED),
@@ -103,7 +77,5 @@ ROWS: list[Row] = [
 ]
 
 REFERENCES: dict[str, Reference] = {
-    "_present_position_embedding": summed,
-    "_present_rotary_embedding": rotated,
     "_cached_attention": cached_attention,
 }

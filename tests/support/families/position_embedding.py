@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from families.indexing import between
 from operator_row import Reference, rows
 
 Array = npt.NDArray[Any]
@@ -13,10 +14,11 @@ Array = npt.NDArray[Any]
 
 def position_embedding(p: Any, inputs: list[Array]) -> list[Array]:
     """Add one vector at a time."""
-    data, weight = inputs
+    data, weight, *position = inputs
+    first = int(position[0][0]) if position else 0
     output = np.empty_like(data)
     for n, t in np.ndindex(*data.shape[:2]):
-        output[n, t] = data[n, t] + weight[t]
+        output[n, t] = data[n, t] + weight[first + t]
     return [output]
 
 
@@ -30,5 +32,18 @@ ROWS = rows(
     peers=("PyTorch",),
     no_peer="MXNet 1.9.1 has no position_embedding.",
 )
+for first, length, shape in (
+    (0, 4, (2, 1, 3)),
+    (3, 4, (3, 1, 33)),
+    (5, 12, (2, 7, 40)),
+    (1, 9, (1, 4, 16)),
+    (60, 77, (4, 16, 128)),
+):
+    ROWS += rows(
+        "position_embedding",
+        ({"max_length": length, "use_position": True}, shape),
+        values={"position": between(first, first + 1)},
+        peers=("PyTorch",),
+    )
 
 REFERENCES: dict[str, Reference] = {"position_embedding": position_embedding}
