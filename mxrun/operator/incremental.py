@@ -4,8 +4,8 @@ A network over sequences [batch, T, ...] becomes one over [batch, 1, ...] that i
 position, so that a text can be generated; or one over [batch, chunk, ...] that is run for the
 positions of a prompt, which are all known. An operator whose results at a position depend on that
 position alone stays as it is: `OperatorProperty.position_axis` says along which axis its outputs'
-positions lie. One that looks back returns another operator from `OperatorProperty.incremental`,
-which keeps what it needs of earlier positions in states.
+positions lie. One that looks back returns from `OperatorProperty.incremental` the operator with an
+argument for the position, or with states for what it needs of earlier positions.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Incremental form of a network over sequences: one position a run instead of all at once.
 
-Operators whose results at a position depend on that position alone stay; others are replaced by
-their incremental forms, which read what earlier runs have stored in states. The present position is
-an input of its own, which all of them share. The positions of a prompt are all known: a second
-form of the same network computes a chunk of them a run, with the same states.
+Operators whose results at a position depend on that position alone stay; others get the present
+position as an argument, or states with what earlier runs have stored. The present position is an
+input of its own, which all of them share. The positions of a prompt are all known: a second form
+of the same network computes a chunk of them a run, with the same states.
 
 Needs: a network without a loss, with the shapes of all variables. Provides: a network of the same
 outputs for the positions of a run, and its states.
@@ -191,6 +191,9 @@ class _NodeByNode:
         }
         wired = given | states
         node = replace(node, prop=form.prop, inputs=tuple(wired[name] for name in names))
+        if form.prop.list_mutated_inputs():
+            # The states that several phases store have the dtype of the data.
+            node = replace(node, options=replace(node.options, precision=None))
         outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
         ends = [(states[name], outputs[index]) for name, index in form.carried.items()]
         return carrying(node.name, outputs, ends, node.place) if ends else outputs

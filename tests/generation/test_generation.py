@@ -132,9 +132,12 @@ def test_the_seed_decides_the_text(models) -> None:
     assert continued(models["transformer"], "And")[0].text == texts[3]
 
 
-@pytest.mark.parametrize("setting", ["precision: bfloat16", "implementation: numpy"])
-def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
-    tmp_path: Path, setting: str
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [("precision: bfloat16", ("jit", "float32")), ("implementation: numpy", ("numpy", "float32"))],
+)
+def test_the_form_of_a_layer_has_its_implementation_and_caches_of_the_networks_dtype(
+    tmp_path: Path, setting: str, found: tuple[str, str]
 ) -> None:
     chosen = f"causal: true, packed: true, {setting}"
     config = config_file(tmp_path, TRANSFORMER.replace("causal: true, packed: true", chosen))
@@ -142,8 +145,8 @@ def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
     steps = plan_generation(built, 1, CONTEXT).plan.phases[GENERATE].graph.steps
     (kernel,) = (step.kernel for step in steps if step.name == "attention")
     assert kernel is not None
-    assert kernel.implementation == "jit"
-    assert {spec.dtype for spec in kernel.outputs if spec is not None} == {"float32"}
+    dtypes = {spec.dtype for spec in kernel.outputs if spec is not None}
+    assert (kernel.implementation, *dtypes) == found
 
 
 def test_caches_are_bfloat16_with_the_network(models) -> None:

@@ -88,14 +88,16 @@ def test_attention_over_a_cache(
     heads: int, groups: int, size: int, length: int, threads: int, is_packed: bool, count: int
 ) -> None:
     batch = 2
-    parameters = {"num_heads": heads, "num_kv_heads": groups, "scale": 0.3, "length": length}
-    prop = create("_cached_attention", {**parameters, "packed": is_packed})
+    parameters = {"num_heads": heads, "num_kv_heads": groups, "scale": 0.3, "causal": True}
+    cached = {"use_position": True, "max_length": length, "packed": is_packed}
+    prop = create("scaled_dot_product_attention", {**parameters, **cached})
     widths = [heads * size, groups * size, groups * size]
     keys, values = (random(batch, length, groups * size) for _ in range(2))
     values = values[:, ::-1].copy()
     shapes = [(batch, count, width) for width in ([sum(widths)] if is_packed else widths)]
-    key_cache = np.zeros(prop.sizes(shapes).key_cache_shape, np.float32)
-    value_cache = np.zeros((batch, groups, length, size), np.float32)
+    inferred = prop.infer_shape([*shapes, (1,)], [None] * 3)
+    key_cache, value_cache = (np.zeros(shape, np.float32) for shape in inferred.auxiliary)
+    assert value_cache.shape == (batch, groups, length, size)
     for present in sorted({0, 1, min(13, length - count), length // 3, length - count}):
         # What earlier runs have stored.
         key_cache[...], value_cache[...] = filled(keys, values, present, key_cache.shape)

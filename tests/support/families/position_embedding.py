@@ -22,6 +22,10 @@ def position_embedding(p: Any, inputs: list[Array]) -> list[Array]:
     return [output]
 
 
+PEERS: dict[str, Any] = {
+    "peers": ("PyTorch",),
+    "no_peer": "MXNet 1.9.1 has no position_embedding.",
+}
 ROWS = rows(
     "position_embedding",
     ({"max_length": 4}, (2, 4, 3)),
@@ -29,8 +33,7 @@ ROWS = rows(
     ({"max_length": 1}, (2, 1, 5)),
     ({"max_length": 9}, (1, 2, 33)),
     ({"max_length": 70}, (5, 64, 40)),
-    peers=("PyTorch",),
-    no_peer="MXNet 1.9.1 has no position_embedding.",
+    **PEERS,
 )
 for first, length, shape in (
     (0, 4, (2, 1, 3)),
@@ -43,7 +46,7 @@ for first, length, shape in (
         "position_embedding",
         ({"max_length": length, "use_position": True}, shape),
         values={"position": between(first, first + 1)},
-        peers=("PyTorch",),
+        **PEERS,
     )
 
 REFERENCES: dict[str, Reference] = {"position_embedding": position_embedding}

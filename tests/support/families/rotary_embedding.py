@@ -30,6 +30,10 @@ def rotary_embedding(p: Any, inputs: list[Array]) -> list[Array]:
     return [output]
 
 
+PEERS: dict[str, Any] = {
+    "peers": ("PyTorch",),
+    "no_peer": "MXNet 1.9.1 has no rotary_embedding.",
+}
 ROWS = rows(
     "rotary_embedding",
     ({"num_heads": 1}, (2, 4, 2)),
@@ -38,8 +42,7 @@ ROWS = rows(
     ({"num_heads": 6, "rotated_heads": 4}, (2, 3, 24)),
     ({"num_heads": 2, "rotated_heads": 1, "base": 0.5}, (1, 6, 68)),
     ({"num_heads": 4}, (4, 40, 128)),
-    peers=("PyTorch",),
-    no_peer="MXNet 1.9.1 has no rotary_embedding.",
+    **PEERS,
 )
 for first, parameters, shape in (
     (0, {"num_heads": 2, "max_length": 1}, (2, 1, 4)),
@@ -52,7 +55,7 @@ for first, parameters, shape in (
         "rotary_embedding",
         ({**parameters, "use_position": True}, shape),
         values={"position": between(first, first + 1)},
-        peers=("PyTorch",),
+        **PEERS,
     )
 
 REFERENCES: dict[str, Reference] = {"rotary_embedding": rotary_embedding}
