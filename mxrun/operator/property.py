@@ -105,7 +105,8 @@ class CarriedState:
 
     After every run, in training and in evaluation, `state` holds `value`: one of the operator's
     outputs, hidden or not, or one of its arguments, of the same shape and float32. The plan writes
-    it in a separate step, after everything that reads the state. Training and evaluation have
+    it in a separate step, after everything that reads the state, unless the operator overwrites the
+    state itself (`list_mutated_inputs`). Training and evaluation have
     states of their own, which are zero where an epoch, an evaluation or a stream of records begins.
     One axis of the state is that of the batch: each row belongs to a stream of its own.
     """
@@ -227,8 +228,10 @@ class OperatorProperty(ABC, Generic[P]):
         return False
 
     def list_mutated_inputs(self) -> dict[int, int]:
-        """Inputs that this operator overwrites, as {input index: output index}; update operators,
-        and incremental forms, whose auxiliary states come after the arguments.
+        """Inputs that this operator overwrites, as {input index: output index}; auxiliary states
+        come after the arguments.
+
+        Operators of updates, and those that store a part of a carried state, such as a cache.
         """
         return {}
 
@@ -239,9 +242,7 @@ class OperatorProperty(ABC, Generic[P]):
         return ()
 
     def list_carried_states(self) -> tuple[CarriedState, ...]:
-        """Auxiliary states that carry values from each run to the next; operators do not write
-        these states themselves.
-        """
+        """Auxiliary states that carry values from each run to the next."""
         return ()
 
     def with_frozen_states(self) -> OperatorProperty[P] | None:
