@@ -466,19 +466,8 @@ class SelectionProperty(OperatorProperty[P]):
 
     family = OperatorFamily.SHAPE
     reads_only_data = True
+    integer_arguments = ("index", "indices", "sequence_length")
     precision = Precision.INHERIT
-
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Data and output have one dtype; the other inputs default to int32."""
-        common = inputs[0] or outputs[0]
-        return [common, *(dtype or "int32" for dtype in inputs[1:])], [outputs[0] or common]
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Only data has a computed gradient."""
-        others = len(self.list_arguments()) - 1
-        return (GradientKind.COMPUTES, *(GradientKind.ZERO,) * others)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

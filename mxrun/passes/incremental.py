@@ -60,7 +60,9 @@ def incremental(
     """
     inference = _infer(symbol, shapes, inputs)
     _require_complete(inference)
-    conversion = _NodeByNode(symbol, inference, inputs, sequences, length, chunk)
+    positions = next(inputs[name].shape[1] for name in sequences)
+    carried = frozenset(symbol.list_carried_states())
+    conversion = _NodeByNode(inference, sequences, positions, length, chunk, carried)
     for node in symbol.nodes:
         conversion.add(node)
     if conversion.problems:
@@ -85,18 +87,19 @@ def incremental(
 class _NodeByNode:
     """Conversion of a network node by node.
 
-    entries: the converted network's entry of each visible one of the original. axes: by original
-    entry, the axis of its positions; None for one that is the same at all positions. final: the
-    original's entries of values after the last position. failed: nodes without an incremental
-    form, and those that depend on them.
+    positions: number of positions of the original. states: names of its carried states. entries:
+    the converted network's entry of each visible one of the original. axes: by original entry, the
+    axis of its positions; None for one that is the same at all positions. final: the original's
+    entries of values after the last position. failed: nodes without an incremental form, and those
+    that depend on them.
     """
 
-    symbol: Symbol
     inference: InferredSpecs
-    inputs: Mapping[str, TensorSpec]
     sequences: Collection[str]
+    positions: int
     length: int
     chunk: int
+    states: frozenset[str]
     position: NodeEntry = field(default_factory=lambda: NodeEntry(Node(PRESENT)))
     entries: dict[NodeEntry, NodeEntry] = field(default_factory=dict)
     axes: dict[NodeEntry, int | None] = field(default_factory=dict)
@@ -104,11 +107,6 @@ class _NodeByNode:
     problems: list[Diagnostic] = field(default_factory=list)
     final: set[NodeEntry] = field(default_factory=set)
     failed: set[Node] = field(default_factory=set)
-
-    @property
-    def positions(self) -> int:
-        """Number of positions of the original."""
-        return next(self.inputs[name].shape[1] for name in self.sequences)
 
     def add(self, node: Node) -> None:
         """Add the form of a node."""
@@ -123,12 +121,13 @@ class _NodeByNode:
             self._add(node)
 
     def _pass_on(self, node: Node) -> None:
+        """Add the output of a layer without the mark, unless it has no form."""
         entry, given = NodeEntry(node), node.inputs[0]
         self.entries[entry], self.axes[entry] = self.entries[given], self.axes[given]
         if given in self.final:
             self.final.add(entry)
         elif self.axes[given] is None:
-            self._fail(node, [_whole_sequence(node)])
+            self._fail(node, [_whole_sequence(given.node)])
 
     def _fail(self, node: Node, problems: Collection[Diagnostic]) -> None:
         self.problems += problems
@@ -161,9 +160,8 @@ class _NodeByNode:
         """Return the form of a node's operator; None, with the reasons recorded, without one."""
         specs = tuple(self.inference.spec(entry) for entry in node.argument_entries())
         assert node.prop is not None
-        states = set(self.symbol.list_carried_states())
         named = zip(node.prop.list_arguments(), node.inputs, strict=False)
-        carried = frozenset(name for name, entry in named if entry.node.name in states)
+        carried = frozenset(name for name, entry in named if entry.node.name in self.states)
         sequences = SequenceArguments(specs, axes, self.positions, self.length, self.chunk, carried)
         form = None
         try:

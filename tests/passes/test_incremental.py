@@ -17,6 +17,7 @@ from mxrun.compiler.verify import verify_plan
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.interface import Device
 from mxrun.device.reference.device import ReferenceDevice
+from mxrun.graph.carried import carrying
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import GENERATE, PREFILL
@@ -125,6 +126,20 @@ def recurrence(offset: int, x: Symbol | None = None) -> Symbol:
     )
     node = recurrent_node("body", [h.heads[0]] * 2, parameters, {"body/x": x.heads[0]})
     return head(layer("transpose", "back", Symbol([NodeEntry(node)]), axes=(1, 0, 2)))
+
+
+def carried_apart(x: Symbol) -> Symbol:
+    """Add sums over the rows of a parameter, which begin with a state that is carried."""
+    h = apply("elemwise_add", {"lhs": variable("own/x"), "rhs": variable("own/h")}, {})
+    memories = ("own/h",)
+    parameters = RecurrenceParameters(
+        sequences=("own/x",), memories=memories, offsets=(1,), initial=memories, final=memories
+    )
+    state = variable("own_carried_h").heads[0]
+    given = {"own/x": variable("table").heads[0], "own/h": state}
+    node = recurrent_node("own", [h.heads[0]] * 2, parameters, given)
+    marked = carrying("own", [NodeEntry(node)], [(state, NodeEntry(node, 1))], None)
+    return apply("broadcast_add", {"lhs": x, "rhs": Symbol(marked)}, {}, "shift")
 
 
 NETWORKS: dict[str, Callable[[], Symbol]] = {
@@ -253,6 +268,7 @@ def convert(
         ),
         (lambda x: gru(one_sequence(x)), "RNN 'gru'"),
         (lambda x: recurrence(1, one_sequence(x)), "recurrent 'body'"),
+        (carried_apart, "recurrent 'own'"),
     ],
 )
 def test_a_layer_that_needs_all_positions_is_named(
