@@ -1,4 +1,4 @@
-"""Values that are carried from one run of a network to the next: `carry`, and the carrying step."""
+"""Values that are carried from one run of a network to the next: `carry`, and marks of states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
@@ -25,9 +25,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.copy_part import copy_part
-from mxrun.ops.forward_only import ForwardOnlyImplementation
 from mxrun.ops.rows import zero_part
-from mxrun.ops.state_update import StateUpdateProperty
 from mxrun.ops.view import ViewProperty
 
 T = TypeVar("T")
@@ -176,58 +174,3 @@ class CarriedProperty(ViewProperty[CarriedParameters]):
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """Those of the values are zero."""
         return (GradientKind.COMPUTES, *(GradientKind.ZERO,) * self.parameters.num_states)
-
-
-class CarryingParameters(Parameters):
-    """Parameters of _carry: none."""
-
-
-@register("_carry")
-class CarryingProperty(StateUpdateProperty[CarryingParameters]):
-    """next = value, which overwrites state.
-
-    All shapes are equal. No gradient.
-    """
-
-    type_string = "_carry"
-    parameter_type = CarryingParameters
-    rule = "carried state"
-
-    def list_arguments(self) -> tuple[str, ...]:
-        """The state of the present run, and its value in the next one."""
-        return ("state", "value")
-
-    def list_outputs(self) -> tuple[str, ...]:
-        """The state of the next run."""
-        return ("next",)
-
-    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Return 0: nothing is computed."""
-        return 0
-
-    def create_operator(self) -> Operator:
-        """Create the NumPy body."""
-        return Carrying()
-
-
-class Carrying(Operator):
-    """NumPy body: a copy of the value."""
-
-    def forward(self, call: ForwardCall) -> None:
-        """next = value."""
-        call.store(next=call.inputs.value)
-
-
-@implement("_carry", backend="jit")
-class CompiledCarrying(ForwardOnlyImplementation):
-    """One copy of float32 numbers."""
-
-    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare the copy of a plain tensor."""
-        value = request.inputs[1]
-        if {spec.dtype for spec in request.inputs} != {"float32"}:
-            return None
-        if OpReqType.NULL in request.requests:
-            return None
-        part = copy_part(source(1), target(0), value.elements, request.device)
-        return self.plain_kernel(prop, request, [part])

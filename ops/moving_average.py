@@ -14,9 +14,15 @@ from mxrun.operator import scalar
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import source, target
 from mxrun.operator.operator import ForwardCall, Operator
+from mxrun.operator.property import (
+    GradientKind,
+    OperatorProperty,
+    PartialInference,
+    PartialShapes,
+    same_shape,
+)
 from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.ops.forward_only import ForwardOnlyImplementation
-from mxrun.ops.state_update import StateUpdateProperty
 
 T = TypeVar("T")
 Scalar = Any
@@ -31,7 +37,7 @@ class MovingAverageParameters(Parameters):
 
 
 @register("_moving_average")
-class MovingAverageProperty(StateUpdateProperty[MovingAverageParameters]):
+class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
     """average_output = momentum * average + (1 - momentum) * value.
 
     All shapes are equal; average_output overwrites average. No gradient.
@@ -39,7 +45,7 @@ class MovingAverageProperty(StateUpdateProperty[MovingAverageParameters]):
 
     type_string = "_moving_average"
     parameter_type = MovingAverageParameters
-    rule = "moving average"
+    is_internal = True
 
     def list_arguments(self) -> tuple[str, ...]:
         """The previous average and the new value."""
@@ -48,6 +54,26 @@ class MovingAverageProperty(StateUpdateProperty[MovingAverageParameters]):
     def list_outputs(self) -> tuple[str, ...]:
         """The new average."""
         return ("average_output",)
+
+    def list_mutated_inputs(self) -> dict[int, int]:
+        """The first argument is overwritten."""
+        return {0: 0}
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """No input has a gradient."""
+        return (GradientKind.NONE,) * len(self.list_arguments())
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify all shapes."""
+        names = (*self.list_arguments(), *self.list_outputs())
+        *arguments, output = same_shape(names, [*inputs, *outputs], "moving average")
+        return PartialInference(arguments, [output], [])
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """Pair the first argument with the output."""
+        return [(in_data[0], out_data[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Two products and one sum per element."""

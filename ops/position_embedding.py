@@ -11,29 +11,36 @@ from pydantic import Field
 
 from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.params import Int32, Parameters
+from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
+from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer
 from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, SequenceArguments
+from mxrun.operator.incremental import POSITION, IncrementalForm, SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, Precision
-from mxrun.operator.register import AnyProperty, Implementation, create, implement, register
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
-from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.operator.shape import unify
 from mxrun.ops.copy_part import copy_part
+from mxrun.ops.positions import (
+    PositionParameters,
+    first_position,
+    given_position,
+    require_positions,
+)
+from mxrun.ops.rows import clear
 from mxrun.ops.sums import sum_over
 from mxrun.ops.vector_stores import put_lanes
 
 T = TypeVar("T")
 
 
-class PositionEmbeddingParameters(Parameters):
+class PositionEmbeddingParameters(PositionParameters):
     """Parameters of position_embedding."""
 
     max_length: Annotated[Int32, Field(ge=1)] = Field(
@@ -49,11 +56,11 @@ class PositionEmbeddingParameters(Parameters):
     },
 )
 class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
-    """output[n, t, :] = data[n, t, :] + weight[t, :].
+    """output[n, t, :] = data[n, t, :] + weight[position + t, :], where position is 0 if not given.
 
-    data, output [N, T, C] with T at most max_length; weight [max_length, C]. The gradient of data
-    is the output's; the weight's is its sum over n, and 0 for the rows from T on. Backward reads
-    the output's gradient.
+    data, output [N, T, C] with T at most max_length; weight [max_length, C]; position [1], at most
+    max_length - T. The gradient of data is the output's; the weight's is its sum over n, and 0 for
+    the other rows. Backward reads the output's gradient and the position.
     """
 
     type_string = "position_embedding"
@@ -61,31 +68,32 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
     parameter_type = PositionEmbeddingParameters
     precision = Precision.INHERIT
     is_floating = True
+    integer_arguments = (POSITION,)
 
     def list_arguments(self) -> tuple[str, ...]:
-        """data and weight."""
-        return ("data", "weight")
+        """data and weight, and the position if used."""
+        return ("data", "weight", *self.parameters.positions)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify data and output, and data's channels with the weight's columns."""
         data = unify("data", inputs[0], outputs[0], "output")
         rows = self.parameters.max_length
         weight = unify("weight", inputs[1], (rows, None), "[max_length, channels]")
-        if data is None:
-            return PartialInference([data, weight], [data], [])
-        data = unify("data", data, (None, None, weight[1]), "batch, positions, weight's columns")
-        weight = unify("weight", weight, (None, data[2]), "data's channels")
-        if data[1] is not None and data[1] > rows:
-            rule = "max_length"
-            raise ShapeContradiction("data", show(data), f"at most {rows} positions", rule)
-        return PartialInference([data, weight], [data], [])
+        position = [unify(POSITION, given, (1,), "one number") for given in inputs[2:]]
+        if data is not None:
+            expected = (None, None, weight[1])
+            data = unify("data", data, expected, "batch, positions, weight's columns")
+            weight = unify("weight", weight, (None, data[2]), "data's channels")
+            require_positions("data", data, rows)
+        return PartialInference([data, weight, *position], [data], [])
 
     def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
-        """Return the sum with the vectors of the run's positions."""
-        if not sequences.counts_positions(0, axis=1) or sequences.axes[1] is not None:
+        """Return the sum with the vectors from the run's position on."""
+        p, (_, *others) = self.parameters, sequences.axes
+        if not sequences.counts_positions(0, axis=1) or others != [None]:
             return None
-        form = create("_present_position_embedding", {})
-        return IncrementalForm(form, 1, limit=self.parameters.max_length, chunked=True)
+        form = type(self)(p.model_copy(update={"use_position": True}))
+        return IncrementalForm(form, 1, limit=p.max_length)
 
     def list_passed_gradients(self) -> dict[int, int]:
         """The gradient of data is the output's."""
@@ -98,8 +106,8 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Return out_grad."""
-        return [out_grad[0]]
+        """Return out_grad and the position."""
+        return [out_grad[0], *in_data[2:]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """One addition per element."""
@@ -107,36 +115,46 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
-        return PositionEmbedding()
+        return PositionEmbedding(self.parameters)
 
 
 class PositionEmbedding(Operator):
     """NumPy body."""
 
+    def __init__(self, parameters: PositionEmbeddingParameters) -> None:
+        self.parameters = parameters
+
     def forward(self, call: ForwardCall) -> None:
-        """output = data + weight[:T]."""
+        """output = data + the weight's rows from the position on."""
         data = call.inputs.data
-        call.store(output=data + call.inputs.weight[: data.shape[1]])
+        call.store(output=data + call.inputs.weight[self._rows(call, data.shape[1])])
 
     def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad; of weight: its sum over the batch."""
         gradient = call.output_gradients.output
         if call.is_requested("weight"):
             sums = np.zeros_like(call.input_gradients.weight)
-            sums[: gradient.shape[1]] = sum_over(gradient, 0)
+            sums[self._rows(call, gradient.shape[1])] = sum_over(gradient, 0)
             call.store(weight=sums)
         call.store(data=gradient)
+
+    def _rows(self, call: OperatorCall, positions: int) -> slice:
+        first = given_position(call, positions, self.parameters.max_length)
+        return slice(first, first + positions)
 
 
 class PositionSum(Arguments):
     """Data [batch, positions, columns], of which `rows` is batch times positions.
 
-    is_added: whether the result is added to the output.
+    length: rows of the weight. position: of its first row; None for 0. is_added: whether the
+    result is added to the output.
     """
 
     rows: Integer
     positions: Integer
     columns: Integer
+    length: Integer
+    position: Int32s
     data: Floats
     weight: Float32s
     output: Floats
@@ -145,14 +163,14 @@ class PositionSum(Arguments):
 
 @native
 def position_sum_loop(call: PositionSum) -> None:
-    """output[n, t, :] = data[n, t, :] + weight[t, :]; it may overwrite data."""
-    columns = call.columns
+    """output[n, t, :] = data[n, t, :] + weight[position + t, :]; it may overwrite data."""
+    columns, first = call.columns, first_position(call.position, call.positions, call.length)
     at, end = share(call.rows * columns)
     while at < end:
         row = at // columns
         column = at - row * columns
         width = min(columns - column, end - at)
-        own = row % call.positions * columns + column
+        own = (first + row % call.positions) * columns + column
         for j in range(0, width, LANES):
             value = load_lanes(call.data, at + j, width - j)
             value = add_lanes(value, load_lanes(call.weight, own + j, width - j))
@@ -161,28 +179,33 @@ def position_sum_loop(call: PositionSum) -> None:
 
 
 class PositionGradient(Arguments):
-    """Gradient [batch, positions, columns] and its sums [rows, columns] over the batch.
+    """Gradient [batch, positions, columns] and its sums [length, columns] over the batch.
 
-    used: number of elements of the first `positions` rows of the sums; elements: of all rows.
+    position: of the first row that is not 0; None for 0.
     """
 
     batch: Integer
-    used: Integer
-    elements: Integer
+    positions: Integer
+    columns: Integer
+    length: Integer
+    position: Int32s
     grad: Floats
     sums: Float32s
 
 
 @native
 def position_gradient_loop(call: PositionGradient) -> None:
-    """sums[t, :] = sum of grad[n, t, :] over n, in order; 0 for the unused rows."""
-    begin, end = share(call.elements)
-    for at in range(begin, end, LANES):
-        count, total = min(call.used, end) - at, lanes(0.0)
-        if count > 0:
-            for n in range(call.batch):
-                total = add_lanes(total, load_lanes(call.grad, n * call.used + at, count))
-        store_lanes(call.sums, at, total, end - at)
+    """sums[position + t, :] = sum of grad[n, t, :] over n, in order; 0 for the unused rows."""
+    begin, end = share(call.length * call.columns)
+    clear(call.sums, begin, end - begin)
+    used = call.positions * call.columns
+    first = first_position(call.position, call.positions, call.length) * call.columns
+    stop = min(first + used, end)
+    for at in range(max(begin, first), stop, LANES):
+        total = lanes(0.0)
+        for n in range(call.batch):
+            total = add_lanes(total, load_lanes(call.grad, n * used + at - first, stop - at))
+        store_lanes(call.sums, at, total, stop - at)
 
 
 @implement("position_embedding", backend="jit")
@@ -191,7 +214,7 @@ class CompiledPositionEmbedding(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the sum."""
-        data, weight = (spec.with_layout(PLAIN) for spec in request.inputs)
+        data, weight, *position = (spec.with_layout(PLAIN) for spec in request.inputs)
         output = request.outputs[0].with_layout(PLAIN)
         served = data.dtype in (FLOAT32, BFLOAT16) and weight.dtype == FLOAT32
         if not served or output.dtype != data.dtype or not data.elements:
@@ -201,6 +224,8 @@ class CompiledPositionEmbedding(Implementation):
             rows=data.elements // columns,
             positions=positions,
             columns=columns,
+            length=weight.shape[0],
+            position=source(2) if position else None,
             data=source(0),
             weight=source(1),
             output=target(0),
@@ -210,7 +235,7 @@ class CompiledPositionEmbedding(Implementation):
         return native_kernel(
             self.name,
             [LoopPart(loop, arguments, tasks_for_elements(data.elements))],
-            (data, weight),
+            (data, weight, *position),
             (output,),
             without_add_requests(request.requests),
             request.device,
@@ -222,7 +247,7 @@ class CompiledPositionEmbedding(Implementation):
         gradient = request.out_grad[0]
         assert gradient is not None
         gradient = gradient.with_layout(PLAIN)
-        data, weight = (spec.with_layout(PLAIN) for spec in request.in_grad)
+        data, weight, *others = (spec.with_layout(PLAIN) for spec in request.in_grad)
         parts: list[LoopPart] = []
         if request.requests[0] is not OpReqType.NULL:
             stored = [data.dtype, gradient.dtype]
@@ -233,9 +258,9 @@ class CompiledPositionEmbedding(Implementation):
         return native_kernel(
             self.name,
             parts,
-            (gradient, None, None, None),
-            (data, weight),
-            (*without_add_requests(request.requests[:1]), request.requests[1]),
+            (gradient, None, None, *request.in_data[2:], None),
+            (data, weight, *others),
+            (*without_add_requests(request.requests[:1]), *request.requests[1:]),
             request.device,
             flops=gradient.elements,
         )
@@ -246,8 +271,10 @@ def _sums(gradient: TensorSpec, weight: TensorSpec, request: BackwardRequest) ->
     batch, positions, columns = gradient.shape
     arguments = PositionGradient(
         batch=batch,
-        used=positions * columns,
-        elements=weight.elements,
+        positions=positions,
+        columns=columns,
+        length=weight.shape[0],
+        position=source(3) if request.in_data[2:] else None,
         grad=source(0),
         sums=target(1),
     )

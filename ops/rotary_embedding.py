@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.params import Int32, Parameters
+from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
+from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer
 from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
 from mxrun.codegen.vectors import (
@@ -26,14 +26,20 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
 )
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, SequenceArguments
+from mxrun.operator.incremental import POSITION, IncrementalForm, SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, Precision
-from mxrun.operator.register import AnyProperty, Implementation, create, implement, register
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.ops.positions import (
+    PositionParameters,
+    first_position,
+    given_position,
+    require_positions,
+)
 from mxrun.ops.vector_stores import put_lanes
 
 T = TypeVar("T")
@@ -41,7 +47,7 @@ Array = npt.NDArray[Any]
 Count = Annotated[Int32, Field(ge=1)]
 
 
-class RotaryEmbeddingParameters(Parameters):
+class RotaryEmbeddingParameters(PositionParameters):
     """Parameters of rotary_embedding."""
 
     num_heads: Count = Field(description="Number of heads, side by side in a row.", examples=[2])
@@ -67,14 +73,19 @@ class RotaryEmbeddingParameters(Parameters):
         """Number of heads to rotate."""
         return self.num_heads if self.rotated_heads is None else self.rotated_heads
 
+    def angles(self, positions: int) -> int:
+        """Return the number of positions whose angles are stored."""
+        return self.max_length if self.use_position else positions
+
 
 @register("rotary_embedding")
 class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
     """Rotation of the pair (i, i + D / 2) of each head at position t by t * base^(-2 i / D).
 
-    data, output [N, T, num_heads * D] with D even. For the pair (x, y) and the angle a the output
-    is (x cos a - y sin a, y cos a + x sin a); the gradient is rotated back. Backward reads the
-    output's gradient.
+    data, output [N, T, num_heads * D] with D even; position [1], with use_position: t of the first
+    of the T positions, at most max_length - T. For the pair (x, y) and the angle a the output is
+    (x cos a - y sin a, y cos a + x sin a); the gradient is rotated back. Backward reads the
+    output's gradient and the position.
     """
 
     type_string = "rotary_embedding"
@@ -82,29 +93,37 @@ class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
     parameter_type = RotaryEmbeddingParameters
     precision = Precision.INHERIT
     is_floating = True
+    integer_arguments = (POSITION,)
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, and the position if used."""
+        return ("data", *self.parameters.positions)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify data and output."""
-        data = unify("data", inputs[0], outputs[0], "output")
+        p, data = self.parameters, unify("data", inputs[0], outputs[0], "output")
+        position = [unify(POSITION, given, (1,), "one number") for given in inputs[1:]]
         if data is not None:
             data = unify("data", data, (None, None, None), "batch, positions and channels")
-            if data[2] is not None and data[2] % (2 * self.parameters.num_heads):
-                rule = f"a multiple of 2 * num_heads = {2 * self.parameters.num_heads} channels"
+            if data[2] is not None and data[2] % (2 * p.num_heads):
+                rule = f"a multiple of 2 * num_heads = {2 * p.num_heads} channels"
                 raise ShapeContradiction("data", show(data), rule, "pairs of each head")
-        return PartialInference([data], [data], [])
+            if p.use_position:
+                require_positions("data", data, p.max_length)
+        return PartialInference([data, *position], [data], [])
 
     def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
-        """Return the rotation at the run's positions."""
-        if not sequences.counts_positions(0, axis=1):
+        """Return the rotation from the run's position on."""
+        if self.parameters.use_position or not sequences.counts_positions(0, axis=1):
             return None
-        parameters = {**self.parameters.model_dump(), "length": sequences.length}
-        return IncrementalForm(create("_present_rotary_embedding", parameters), 1, chunked=True)
+        changes = {"use_position": True, "max_length": sequences.length}
+        return IncrementalForm(type(self)(self.parameters.model_copy(update=changes)), 1)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Return out_grad."""
-        return [out_grad[0]]
+        """Return out_grad and the position."""
+        return [out_grad[0], *in_data[1:]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Three per element: two products and a sum."""
@@ -131,17 +150,18 @@ class RotaryEmbedding(Operator):
 
     def forward(self, call: ForwardCall) -> None:
         """output = data, rotated."""
-        call.store(output=self._rotated(call.inputs.data, 1))
+        call.store(output=self._rotated(call, call.inputs.data, 1))
 
     def backward(self, call: BackwardCall) -> None:
         """Gradient of data: the output's, rotated back."""
-        call.store(data=self._rotated(call.output_gradients.output, -1))
+        call.store(data=self._rotated(call, call.output_gradients.output, -1))
 
-    def _rotated(self, data: Array, direction: int) -> Array:
+    def _rotated(self, call: OperatorCall, data: Array, direction: int) -> Array:
         p, (batch, positions, channels) = self.parameters, data.shape
-        pairs = channels // (2 * p.num_heads)
+        pairs, first = channels // (2 * p.num_heads), given_position(call, positions, p.max_length)
         cosine, sine = (
-            table.astype(data.dtype)[:, None] for table in rotations(positions, pairs, p.base)
+            table[first : first + positions].astype(data.dtype)[:, None]
+            for table in rotations(p.angles(positions), pairs, p.base)
         )
         result = data.reshape(batch, positions, p.num_heads, 2, pairs).copy()
         first, second = result[:, :, : p.rotated, 0].copy(), result[:, :, : p.rotated, 1].copy()
@@ -152,13 +172,16 @@ class RotaryEmbedding(Operator):
 
 
 class PairRotation(Arguments):
-    """Data [rows, heads, 2, pairs]; table [positions, 2, pairs]: cosines and sines.
+    """Data [rows, heads, 2, pairs]; table [length, 2, pairs]: cosines and sines.
 
-    rotated: number of heads to rotate. is_added: whether the result is added to the output.
+    position: first row of the table; None for 0. rotated: number of heads to rotate. is_added:
+    whether the result is added to the output.
     """
 
     rows: Integer
     positions: Integer
+    length: Integer
+    position: Int32s
     heads: Integer
     rotated: Integer
     pairs: Integer
@@ -171,21 +194,21 @@ class PairRotation(Arguments):
 @native
 def rotation_loop(call: PairRotation) -> None:
     """output = rotated heads, then the others as they are; it may overwrite data."""
-    pairs = call.pairs
+    pairs, first = call.pairs, first_position(call.position, call.positions, call.length)
     # share() splits at multiples of 16, so each row counts as 16 elements.
     begin, end = share(call.rows * 16)
     for row in range(begin // 16, end // 16):
-        cosines = row % call.positions * 2 * pairs
+        cosines = (first + row % call.positions) * 2 * pairs
         at = row * call.heads * 2 * pairs
         for _ in range(call.rotated):
             for j in range(0, pairs, LANES):
                 count = pairs - j
-                first = load_lanes(call.data, at + j, count)
-                second = load_lanes(call.data, at + pairs + j, count)
+                x = load_lanes(call.data, at + j, count)
+                y = load_lanes(call.data, at + pairs + j, count)
                 cosine = load_lanes(call.table, cosines + j, count)
                 sine = load_lanes(call.table, cosines + pairs + j, count)
-                left = subtract_lanes(multiply_lanes(first, cosine), multiply_lanes(second, sine))
-                right = add_lanes(multiply_lanes(second, cosine), multiply_lanes(first, sine))
+                left = subtract_lanes(multiply_lanes(x, cosine), multiply_lanes(y, sine))
+                right = add_lanes(multiply_lanes(y, cosine), multiply_lanes(x, sine))
                 put_lanes(call.output, at + j, left, count, call.is_added != 0)
                 put_lanes(call.output, at + pairs + j, right, count, call.is_added != 0)
             at += 2 * pairs
@@ -204,26 +227,33 @@ class CompiledRotaryEmbedding(Implementation):
         data, output = request.inputs[0], request.outputs[0]
         if data.dtype not in (FLOAT32, BFLOAT16) or output.dtype != data.dtype:
             return None
-        return self._kernel(prop, data, request, 1) if data.elements else None
+        inputs = (data.with_layout(PLAIN), *request.inputs[1:])
+        return self._kernel(prop, inputs, (inputs[0],), request, 1) if data.elements else None
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the rotation back."""
-        return self._kernel(prop, request.in_grad[0], request, -1)
+        data, *others = request.in_grad
+        data = data.with_layout(PLAIN)
+        inputs = (data, None, *request.in_data[1:], None)
+        return self._kernel(prop, inputs, (data, *others), request, -1)
 
     def _kernel(
         self,
         prop: AnyProperty,
-        spec: TensorSpec,
+        inputs: tuple[TensorSpec | None, ...],
+        outputs: tuple[TensorSpec, ...],
         request: ForwardRequest | BackwardRequest,
         direction: int,
     ) -> Kernel:
-        p, spec, device = prop.parameters, spec.with_layout(PLAIN), request.device
+        p, spec = prop.parameters, outputs[0]
         _, positions, channels = spec.shape
-        pairs = channels // (2 * p.num_heads)
-        cosine, sine = rotations(positions, pairs, p.base)
+        pairs, length = channels // (2 * p.num_heads), p.angles(positions)
+        cosine, sine = rotations(length, pairs, p.base)
         arguments = PairRotation(
             rows=spec.elements // channels,
             positions=positions,
+            length=length,
+            position=source(1 if direction > 0 else 2) if p.use_position else None,
             heads=p.num_heads,
             rotated=p.rotated,
             pairs=pairs,
@@ -233,13 +263,12 @@ class CompiledRotaryEmbedding(Implementation):
             is_added=int(request.requests[0] is OpReqType.ADD),
         )
         loop = rotation_loop.bfloat16 if spec.dtype == BFLOAT16 else rotation_loop
-        further = 0 if isinstance(request, ForwardRequest) else 2
         return native_kernel(
             self.name,
             [LoopPart(loop, arguments, tasks_for_elements(spec.elements))],
-            (spec, *(None,) * further),
-            (spec,),
+            inputs,
+            outputs,
             without_add_requests(request.requests),
-            device,
+            request.device,
             flops=3 * spec.elements,
         )

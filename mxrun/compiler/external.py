@@ -153,7 +153,7 @@ def plan_backward(
         spec = replace(builder.values[value].spec)
         if name in added:
             old = builder.source(name, spec, MemoryClass.GRADIENTS)
-            append_update(builder, f"{name}:add", create("elemwise_add", {}), (old, value), {0: 0})
+            append_update(builder, f"{name}:add", create("elemwise_add", {}), (old, value), [old])
             continue
         # A result needs memory of its own.
         if roots[value] in taken or roots[value] != value:

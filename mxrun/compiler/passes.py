@@ -210,6 +210,7 @@ def phase_graph(
     if not is_train:
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
+    if phase == EVALUATE:
         stand_ins |= {name: evaluation_state(name) for name in symbol.list_carried_states()}
     graph = lower(symbol, inference, request.inputs.keys(), is_train, stand_ins)
     return _passed(PASSES, _Compilation(graph, request, phase))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mxrun.convert.onnx_model import ELEMENT_TYPES
-from mxrun.convert.onnx_writer import OperatorWriter, translates
+from mxrun.convert.onnx_writer import NotInOnnx, OperatorWriter, translates
 
 _INT64 = ELEMENT_TYPES["int64"]
 _LOWEST = float(np.finfo(np.float32).min)
@@ -23,6 +23,8 @@ def attention(place: OperatorWriter) -> str:
     The scores of keys that are not read are the lowest number, and their probabilities 0.
     """
     p = place.prop.parameters
+    if p.use_position:
+        raise NotInOnnx("use_position")
     groups, rest = p.kv_heads, list(place.inputs)
     together = p.num_heads // groups
     steps, columns = place.shapes[0][1:]

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxrun.convert.onnx_writer import OperatorWriter, translates
+from mxrun.convert.onnx_writer import NotInOnnx, OperatorWriter, translates
 
 
 @translates("position_embedding")
 def position_embedding(place: OperatorWriter) -> str:
     """Translate to Add of the weight's first rows, which Slice selects."""
+    _require_zero(place)
     data, weight = place.inputs
     first, last, axis = (place.integers((number,)) for number in (0, place.shapes[0][1], 0))
     return place.node("Add", data, place.node("Slice", weight, first, last, axis))
 
 
+def _require_zero(place: OperatorWriter) -> None:
+    if place.prop.parameters.use_position:
+        raise NotInOnnx("use_position")
+
+
 @translates("rotary_embedding")
 def rotary_embedding(place: OperatorWriter) -> str:
     """Translate to products with cosines and sines, which are constants."""
+    _require_zero(place)
     p, (batch, positions, channels) = place.prop.parameters, place.free_shapes[0]
     pairs = channels // (2 * p.num_heads)
     heads = place.reshape(place.inputs[0], (batch, positions, p.num_heads, 2, pairs))

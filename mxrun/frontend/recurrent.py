@@ -16,8 +16,8 @@ from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import listed
 from mxrun.config import LayerConfig, Names, RecurrentConfig, SourceNode
 from mxrun.frontend.axes import Ranks
-from mxrun.frontend.carried import carrying, state_name
 from mxrun.frontend.recurrent_checks import misplaced, no_lengths
+from mxrun.graph.carried import carrying
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.recurrence.node import recurrent_node
 from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH
@@ -357,7 +357,7 @@ class _Composition:
         """Return the variables of the memories that are carried."""
         variables = self._wiring.variables
         names = {
-            key: state_name(scope, key)
+            key: f"{scope}_carried_{key}"
             for key, memory in self._keys.memories.items()
             if memory.carry
         }

@@ -8,7 +8,6 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import Prefill
 from mxrun.frontend import ModelDefinition
-from mxrun.graph.carried import uncarried
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import GENERATE
 from mxrun.graph.symbol import Symbol
@@ -125,7 +124,7 @@ def plan_generation(
         request_for(built, False, threads, notify),
         inputs=network.inputs,
         prefill=None if prefill is None else Prefill(prefill.symbol, prefill.inputs),
-        shapes=known_shapes(built) | {name: spec.shape for name, spec in network.states.items()},
+        shapes=known_shapes(built),
         phases=(GENERATE,),
         precision=precision or built.options.precision,
     )
@@ -145,7 +144,7 @@ def _network(
     built: ModelDefinition, model: LanguageModel, batch: int, length: int, chunk: int = 1
 ) -> IncrementalNetwork:
     """Return the network that computes the logits of `chunk` positions a run."""
-    logits = uncarried(Symbol([model.logits]))
+    logits = Symbol([model.logits])
     own_batch = built.model.batch_size
 
     def converted(rows: int) -> IncrementalNetwork:

@@ -1,12 +1,12 @@
-"""States that carry values from each run of a phase to the next: names, and how to omit them."""
+"""States that carry values from each run of a phase to the next: their names, and their marks."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import SourceLocation
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.symbol import Symbol
+from mxrun.operator.register import create
 
 # Operator that marks an output of a layer whose states are carried.
 CARRIED = "_carried"
@@ -33,36 +33,26 @@ def state_of(name: str) -> str:
     return name.removesuffix(_EVALUATION)
 
 
-def uncarried(symbol: Symbol) -> Symbol:
-    """Return the network with states that begin as zeros in every run, instead of being carried.
+def carrying(
+    name: str,
+    outputs: Sequence[NodeEntry],
+    states: Sequence[tuple[NodeEntry, NodeEntry]],
+    place: SourceLocation | None,
+) -> list[NodeEntry]:
+    """Return the outputs of a layer; whoever reads one of them has the states carried.
 
-    Only states of layers, which `CARRIED` marks, are concerned. Raises UserError if another layer
-    reads their last values.
+    states: of each the variable that holds it, and its value at the end of the run.
     """
-    marks = [node for node in symbol.nodes if node.operator == CARRIED]
-    states = {entry.node for node in marks for entry in node.inputs[len(node.argument_entries()) :]}
-    made: dict[NodeEntry, NodeEntry] = {}
-    for node in symbol.nodes:
-        if node.operator == CARRIED:
-            made[NodeEntry(node)] = made[node.inputs[0]]
-            continue
-        changed = _from_zeros(node, states)
-        if any(entry not in made for entry in changed.inputs):
-            problem = f"{node.operator} {node.name!r} reads the last states of a layer"
-            raise UserError(Diagnostic(problem, node.place, "a layer's outputs at all positions"))
-        inputs = tuple(made[entry] for entry in changed.inputs)
-        changed = changed if inputs == changed.inputs else replace(changed, inputs=inputs)
-        for index in range(changed.num_outputs):
-            made[NodeEntry(node, index)] = NodeEntry(changed, index)
-    return Symbol(made[head] for head in symbol.heads)
-
-
-def _from_zeros(node: Node, states: set[Node]) -> Node:
-    """Return a node without its arguments that are carried states."""
-    if node.prop is None or not any(entry.node in states for entry in node.inputs):
-        return node
-    names = (*node.prop.list_arguments(), *node.prop.list_auxiliary_states())
-    given = dict(zip(names, node.inputs, strict=True))
-    prop = node.prop.from_zeros([name for name, entry in given.items() if entry.node in states])
-    names = (*prop.list_arguments(), *prop.list_auxiliary_states())
-    return replace(node, prop=prop, inputs=tuple(given[name] for name in names))
+    variables, values = [state for state, _ in states], [value for _, value in states]
+    prop = create(CARRIED, {"num_states": len(states)})
+    return [
+        NodeEntry(
+            Node(
+                f"{name}/carried{index}" if index else f"{name}/carried",
+                prop,
+                (output, *values, *variables),
+                place=place,
+            )
+        )
+        for index, output in enumerate(outputs)
+    ]

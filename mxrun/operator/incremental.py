@@ -4,13 +4,13 @@ A network over sequences [batch, T, ...] becomes one over [batch, 1, ...] that i
 position, so that a text can be generated; or one over [batch, chunk, ...] that is run for the
 positions of a prompt, which are all known. An operator whose results at a position depend on that
 position alone stays as it is: `OperatorProperty.position_axis` says along which axis its outputs'
-positions lie. One that looks back returns another operator from `OperatorProperty.incremental`,
-which keeps what it needs of earlier positions in states.
+positions lie. One that looks back returns from `OperatorProperty.incremental` the operator with an
+argument for the position, or with states for what it needs of earlier positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -29,7 +29,8 @@ class SequenceArguments:
     inputs: specs of the arguments. axes: by argument, the axis along which its positions lie, alone
     or merged with the batch; None for an argument that is the same at all positions, such as a
     weight. positions: number of positions in `inputs`. length: number of positions that a state
-    must be able to hold. chunk: number of positions that a run computes.
+    must be able to hold. chunk: number of positions that a run computes. carried: names of the
+    arguments that hold states carried from run to run, which begin as zeros.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -37,6 +38,7 @@ class SequenceArguments:
     positions: int
     length: int
     chunk: int = 1
+    carried: frozenset[str] = frozenset()
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -58,23 +60,20 @@ class SequenceArguments:
 class IncrementalForm(Generic[FormProperty]):
     """Operator that computes one position a run, or a chunk of them.
 
-    prop: takes the arguments of the original by their names, and the present position under the
-    name `position`. Its auxiliary states are those of the original, or new ones, which begin as
-    zeros; it overwrites those that `list_mutated_inputs` names. Its first outputs are those of the
-    original. axis: axis of the outputs' positions. carried: {argument or auxiliary state: output}
-    of states, which begin as zeros too, and take an output's value after each run. final: outputs
-    of the original that hold what is known after its last position, which no layer may read. limit:
-    largest number of positions, if any. chunked: whether the operator also computes several
-    positions in a run, of which `position` is the first. It then stores what it overwrites itself
-    by positions, so that a later run may overwrite it.
+    prop: takes the arguments of the original by their names, and the number of the run's first
+    position under the name `position`; other arguments and auxiliary states are states, which begin
+    as zeros. Its first outputs are those of the original. It may overwrite states that it
+    stores by positions (`list_mutated_inputs`), which a later run may overwrite. axis: axis of the
+    outputs' positions. carried: {argument or auxiliary state: output} of states that take an
+    output's value after each run. final: outputs of the original that hold what is known after its
+    last position, which no layer may read. limit: largest number of positions, if any.
     """
 
     prop: FormProperty
     axis: int
-    carried: Mapping[str, str] = field(default_factory=dict)
-    final: tuple[str, ...] = ()
+    carried: Mapping[str, int] = field(default_factory=dict)
+    final: Collection[int] = ()
     limit: int | None = None
-    chunked: bool = False
 
 
 def shared_axis(axes: Sequence[int | None], mixed: int | None = None) -> int | None:

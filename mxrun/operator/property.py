@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mxrun.base.classification import Classification
-from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
@@ -105,7 +105,8 @@ class CarriedState:
 
     After every run, in training and in evaluation, `state` holds `value`: one of the operator's
     outputs, hidden or not, or one of its arguments, of the same shape and float32. The plan writes
-    it in a separate step, after everything that reads the state. Training and evaluation have
+    it in a separate step, after everything that reads the state, unless the operator overwrites the
+    state itself (`list_mutated_inputs`). Training and evaluation have
     states of their own, which are zero where an epoch, an evaluation or a stream of records begins.
     One axis of the state is that of the batch: each row belongs to a stream of its own.
     """
@@ -125,6 +126,8 @@ class OperatorProperty(ABC, Generic[P]):
     parameter_type: ClassVar[type[Parameters]]
     # Arguments that hold targets: they receive no gradient and do not share the common dtype.
     label_arguments: ClassVar[tuple[str, ...]] = ()
+    # Arguments that hold integers, int32 by default: likewise, and a network names each one.
+    integer_arguments: ClassVar[tuple[str, ...]] = ()
     # True if every argument is data: a network names each one but the first. Otherwise an argument
     # that is not given becomes a parameter, such as a weight.
     reads_only_data: ClassVar[bool] = False
@@ -158,7 +161,8 @@ class OperatorProperty(ABC, Generic[P]):
 
     def list_data_arguments(self) -> tuple[str, ...]:
         """Names of the arguments that a network must name, but for the first argument."""
-        return self.list_arguments() if self.reads_only_data else ()
+        names = self.list_arguments()
+        return tuple(n for n in names if self.reads_only_data or n in self.integer_arguments)
 
     def list_outputs(self) -> tuple[str, ...]:
         """Names of all outputs, the hidden ones last."""
@@ -224,8 +228,10 @@ class OperatorProperty(ABC, Generic[P]):
         return False
 
     def list_mutated_inputs(self) -> dict[int, int]:
-        """Inputs that this operator overwrites, as {input index: output index}; update operators,
-        and incremental forms, whose auxiliary states come after the arguments.
+        """Inputs that this operator overwrites, as {input index: output index}; auxiliary states
+        come after the arguments.
+
+        Operators of updates, and those that store a part of a carried state, such as a cache.
         """
         return {}
 
@@ -236,18 +242,8 @@ class OperatorProperty(ABC, Generic[P]):
         return ()
 
     def list_carried_states(self) -> tuple[CarriedState, ...]:
-        """Auxiliary states that carry values from each run to the next; operators do not write
-        these states themselves.
-        """
+        """Auxiliary states that carry values from each run to the next."""
         return ()
-
-    def from_zeros(self, arguments: Collection[str]) -> OperatorProperty[P]:
-        """Return the operator without some arguments that hold states before the first step.
-
-        These states are then zeros, and their last values are no outputs any more. Raises
-        InternalError if there are no such arguments.
-        """
-        raise InternalError(f"{self.type_string} has no states among {sorted(arguments)}")
 
     def with_frozen_states(self) -> OperatorProperty[P] | None:
         """Return the same operator with auxiliary states read as in inference and not updated.
@@ -307,22 +303,26 @@ class OperatorProperty(ABC, Generic[P]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Complete the dtypes; by default all inputs and outputs but labels share one.
+        """Complete the dtypes; by default all but labels and integer arguments share one.
 
         Raises UserError for integer types if the operator supports only floating-point numbers.
         """
         names = self.list_arguments()
-        shared = [i for i, name in enumerate(names) if name not in self.label_arguments]
-        candidates = [inputs[i] for i in shared] + outputs
+        known = [*zip(names, inputs, strict=True)]
+        candidates = [dtype for name, dtype in known if self.shares_dtype(name)] + outputs
         common = next((dtype for dtype in candidates if dtype is not None), None)
         if self.is_floating and common is not None and not common.startswith("float"):
             hint = "insert a Cast to float32 before it"
             problem = f"{self.type_string} of integers"
             raise UserError(Diagnostic(problem, None, "float32 or float64", common, hint=hint))
-        completed = [
-            (inputs[i] or common) if i in shared else inputs[i] for i in range(len(inputs))
-        ]
+        others: dict[str, PartialType] = dict.fromkeys(self.label_arguments)
+        others |= dict.fromkeys(self.integer_arguments, "int32")
+        completed = [dtype or others.get(name, common) for name, dtype in known]
         return completed, [dtype or common for dtype in outputs]
+
+    def shares_dtype(self, argument: str) -> bool:
+        """Return whether an argument has the dtype of the others and of the outputs."""
+        return argument not in (*self.label_arguments, *self.integer_arguments)
 
     def list_packed_parts(self, in_shapes: Sequence[Shape]) -> dict[int, tuple[PackedPart, ...]]:
         """Return the parts, in order, of the inputs that hold several parameters in one vector.
@@ -342,9 +342,9 @@ class OperatorProperty(ABC, Generic[P]):
     # -- needs and hints -----------------------------------------------------------------------
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Kind of gradient of each input; labels have a zero gradient."""
+        """Kind of gradient of each input; labels and integers have a zero gradient."""
         return tuple(
-            GradientKind.ZERO if name in self.label_arguments else GradientKind.COMPUTES
+            GradientKind.COMPUTES if self.shares_dtype(name) else GradientKind.ZERO
             for name in self.list_arguments()
         )
 
@@ -466,19 +466,8 @@ class SelectionProperty(OperatorProperty[P]):
 
     family = OperatorFamily.SHAPE
     reads_only_data = True
+    integer_arguments = ("index", "indices", "sequence_length")
     precision = Precision.INHERIT
-
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Data and output have one dtype; the other inputs default to int32."""
-        common = inputs[0] or outputs[0]
-        return [common, *(dtype or "int32" for dtype in inputs[1:])], [outputs[0] or common]
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Only data has a computed gradient."""
-        others = len(self.list_arguments()) - 1
-        return (GradientKind.COMPUTES, *(GradientKind.ZERO,) * others)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -32,4 +32,4 @@ def _append(builder: GraphBuilder, step: Step, prop: AnyProperty) -> None:
         if state in written:
             continue
         name = f"{builder.values[state].name}:update"
-        append_update(builder, name, create("_carry", {}), (state, value))
+        append_update(builder, name, create("_copy", {}), [value], [state])

@@ -38,7 +38,7 @@ def accumulate(graph: Graph, gradients: Mapping[str, ValueId]) -> tuple[Graph, d
     for name, grad in gradients.items():
         before = builder.source(accumulated(name), graph.spec(grad), MemoryClass.GRADIENTS)
         (sums[name],) = append_update(
-            builder, f"{name}:accumulate", create("elemwise_add", {}), (before, grad), {0: 0}
+            builder, f"{name}:accumulate", create("elemwise_add", {}), (before, grad), [before]
         )
     return builder.build(), sums
 
@@ -104,17 +104,18 @@ def append_update(
     name: str,
     prop: AnyProperty,
     inputs: Sequence[ValueId],
-    mutated: Mapping[int, int] | None = None,
+    overwritten: Sequence[ValueId] = (),
 ) -> tuple[ValueId, ...]:
-    """Append a step whose outputs overwrite inputs; return the new values.
+    """Append a step whose outputs overwrite other values; return the new ones.
 
-    mutated: {input: output}, by default as the property declares it.
+    overwritten: what each output overwrites, by default the inputs that the property declares.
     """
     outputs = []
-    for source, _ in sorted((mutated or prop.list_mutated_inputs()).items(), key=lambda p: p[1]):
-        before = builder.values[inputs[source]]
+    mutated = {output: source for source, output in prop.list_mutated_inputs().items()}
+    for value in overwritten or [inputs[mutated[output]] for output in sorted(mutated)]:
+        before = builder.values[value]
         after = builder.value(f"{before.name}_next", before.spec, before.memory_class)
-        builder.mutations[after] = inputs[source]
+        builder.mutations[after] = value
         outputs.append(after)
     _append(builder, name, prop, tuple(inputs), tuple(outputs))
     return tuple(outputs)

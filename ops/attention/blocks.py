@@ -27,12 +27,11 @@ STRIP = 16
 CELLS = ROWS * PANEL
 
 
-class AttentionTensors(AttentionSizes, ProductScratch):
-    """Arguments of all loops of attention.
+class AttentionProjections(AttentionSizes):
+    """Query, key and value of attention.
 
-    query, key, value: heads side by side in rows `query_row`, `key_row` and `value_row` apart.
-    scale: factor of the scores. mask, lengths: None if not used; the mask of a sequence begins
-    `mask_sequence` elements after the one before, that of a head `mask_head`.
+    Heads are side by side in rows `query_row`, `key_row` and `value_row` apart. scale: factor of
+    the scores.
     """
 
     query: Floats
@@ -41,9 +40,18 @@ class AttentionTensors(AttentionSizes, ProductScratch):
     key_row: Integer
     value: Floats
     value_row: Integer
-    logsumexp: Float32s
     scale: Real
     causal: Integer
+
+
+class AttentionTensors(AttentionProjections, ProductScratch):
+    """Arguments of the loops over blocks.
+
+    mask, lengths: None if not used; the mask of a sequence begins `mask_sequence` elements after
+    the one before, that of a head `mask_head`.
+    """
+
+    logsumexp: Float32s
     mask: Float32s
     mask_sequence: Integer
     mask_head: Integer

@@ -23,6 +23,7 @@ from mxrun.ops.attention.backward import (
     backward_words,
 )
 from mxrun.ops.attention.blocks import ROWS
+from mxrun.ops.attention.cached_kernels import cached_kernel
 from mxrun.ops.attention.forward import (
     AttentionForward,
     attention_loop,
@@ -46,6 +47,10 @@ class CompiledAttention(Implementation):
             return None
         sizes = prop.sizes([spec.shape for spec in request.inputs])
         flops = prop.flops([spec.shape for spec in request.inputs], [])
+        if prop.parameters.use_position:
+            dtype = BFLOAT16 if request.inputs[0].dtype == BFLOAT16 else dtype
+            projections = _projections(prop, sizes, 0, dtype)
+            return cached_kernel(self.name, request, sizes, projections, dtype, flops)
         chunk = ROWS * 4
         chunks = sizes.batch * sizes.heads * math.ceil(sizes.queries / chunk)
         tasks = min(tasks_for_flops(flops), chunks)
@@ -167,16 +172,11 @@ def _read(
     return tuple(TensorSpec(spec.shape, kind) for spec, kind in zip(inputs, types, strict=True))
 
 
-def _tensors(
-    prop: AttentionProperty,
-    sizes: AttentionSizes,
-    inputs: Sequence[TensorSpec | None],
-    first: int,
-    dtype: str,
+def _projections(
+    prop: AttentionProperty, sizes: AttentionSizes, first: int, dtype: str
 ) -> dict[str, Any]:
-    """Return the arguments of all loops; `first` is the slot of the first input."""
+    """Return the arguments of `AttentionProjections`; `first` is the slot of the first input."""
     p, nbytes = prop.parameters, 2 if dtype == BFLOAT16 else 4
-    others = first + prop.num_projections
     if p.packed:
         columns = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_size
         places = (0, *sizes.packed_places)
@@ -189,8 +189,6 @@ def _tensors(
             sizes.kv_heads * sizes.head_size,
             sizes.kv_heads * sizes.value_size,
         ]
-    given = inputs[prop.num_projections] if p.use_mask else None
-    mask, pairs = (1, 1) if given is None else given.shape[:2], sizes.queries * sizes.keys
     return {
         **vars(sizes),
         "query": slots[0],
@@ -201,6 +199,22 @@ def _tensors(
         "value_row": rows[2],
         "scale": prop.scale_of(sizes),
         "causal": int(p.causal),
+    }
+
+
+def _tensors(
+    prop: AttentionProperty,
+    sizes: AttentionSizes,
+    inputs: Sequence[TensorSpec | None],
+    first: int,
+    dtype: str,
+) -> dict[str, Any]:
+    """Return the arguments of the loops over blocks; `first` is the slot of the first input."""
+    p, others = prop.parameters, first + prop.num_projections
+    given = inputs[prop.num_projections] if p.use_mask else None
+    mask, pairs = (1, 1) if given is None else given.shape[:2], sizes.queries * sizes.keys
+    return {
+        **_projections(prop, sizes, first, dtype),
         "mask": source(others) if p.use_mask else None,
         "mask_sequence": pairs * mask[1] * (mask[0] > 1),
         "mask_head": pairs * (mask[1] > 1),

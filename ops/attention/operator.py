@@ -13,29 +13,31 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.params import Float32, Parameters
+from mxrun.base.params import Float32
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, SequenceArguments
+from mxrun.operator.incremental import POSITION, IncrementalForm, SequenceArguments
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
+    CarriedState,
     GradientKind,
     OperatorProperty,
     PartialInference,
     PartialShapes,
-    PartialType,
     Precision,
 )
-from mxrun.operator.register import AnyProperty, create, register
-from mxrun.ops.attention.shapes import AttentionSizes, infer_shapes
+from mxrun.operator.register import AnyProperty, register
+from mxrun.ops.attention.shapes import BLOCK, AttentionSizes, infer_shapes
+from mxrun.ops.positions import PositionParameters, given_position, require_positions
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 PROJECTIONS = ("query", "key", "value")
+CACHES = ("key_cache", "value_cache")
 
 
-class AttentionParameters(Parameters):
+class AttentionParameters(PositionParameters):
     """Parameters of scaled_dot_product_attention."""
 
     num_heads: Annotated[int, Field(ge=1)] = Field(
@@ -71,6 +73,8 @@ class AttentionParameters(Parameters):
     def _heads_fit(self) -> Self:
         if self.num_heads % self.kv_heads:
             raise ValueError(f"num_heads {self.num_heads} is no multiple of num_kv_heads")
+        if self.use_position and (self.use_mask or self.use_lengths):
+            raise ValueError("use_position needs attention without mask and lengths")
         return self
 
     @property
@@ -99,6 +103,14 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
     mask, with use_mask: [1 or N, 1 or num_heads, Tq, Tk], -inf for a key that is not read. lengths,
     with use_lengths: [N]. A network may train the mask, such as a bias of relative positions.
 
+    position, with use_position: [1], that of the first query, at most max_length - Tq. The keys and
+    values, of as many positions as queries, are first stored in the states key_cache
+    [N, num_kv_heads, ceil(max_length / 16), D, 16] and value_cache [N, num_kv_heads, max_length,
+    Dv], which also hold those of the earlier positions: queries read all up to the last of these
+    positions, or with causal up to their own. The hidden outputs key_cache_output and
+    value_cache_output overwrite the states, and stand for logsumexp. Beside bfloat16 data they
+    are bfloat16. No gradient.
+
     Backward reads the output's gradient g, query, key, value (or data), mask, lengths, output and
     logsumexp, from which it computes the probabilities p again: value's gradient is p^T g, and with
     s = p * (g value^T - sum of g * output) query's is scale * s key, key's is scale * s^T query,
@@ -112,6 +124,7 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
     precision = Precision.BFLOAT16
     reads_only_data = True
     is_floating = True
+    integer_arguments = ("lengths", POSITION)
 
     @property
     def num_projections(self) -> int:
@@ -119,18 +132,33 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
         return 1 if self.parameters.packed else len(PROJECTIONS)
 
     def list_arguments(self) -> tuple[str, ...]:
-        """query, key and value, or data; mask and lengths if used."""
+        """query, key and value, or data; mask, lengths and position if used."""
         p = self.parameters
         projections = ("data",) if p.packed else PROJECTIONS
-        return (*projections, *("mask",) * p.use_mask, *("lengths",) * p.use_lengths)
+        used = (*("mask",) * p.use_mask, *("lengths",) * p.use_lengths)
+        return (*projections, *used, *p.positions)
+
+    def list_auxiliary_states(self) -> tuple[str, ...]:
+        """The caches, with a position."""
+        return CACHES if self.parameters.use_position else ()
 
     def list_outputs(self) -> tuple[str, ...]:
-        """The output and the hidden logsumexp."""
-        return ("output", "logsumexp")
+        """The output and the hidden logsumexp, or the hidden caches."""
+        states = tuple(f"{name}_output" for name in self.list_auxiliary_states())
+        return ("output", *(states or ("logsumexp",)))
+
+    def list_carried_states(self) -> tuple[CarriedState, ...]:
+        """The caches, which are overwritten in place."""
+        return tuple(CarriedState(name, f"{name}_output") for name in self.list_auxiliary_states())
+
+    def list_mutated_inputs(self) -> dict[int, int]:
+        """The caches are overwritten."""
+        first = len(self.list_arguments())
+        return {first + i: 1 + i for i in range(len(self.list_auxiliary_states()))}
 
     @property
     def num_visible_outputs(self) -> int:
-        """1: logsumexp is hidden."""
+        """1: the others are hidden."""
         return 1
 
     def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
@@ -148,34 +176,23 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
             raise UserError(Diagnostic(problem, None, "causal: true alone", f"{given}: true"))
         if not all(sequences.counts_positions(i, axis=1) for i in range(len(sequences.axes))):
             return None
-        parameters = {
-            "num_heads": p.num_heads,
-            "num_kv_heads": p.kv_heads,
-            "scale": self.scale_of(self.sizes(sequences.shapes)),
-            "packed": p.packed,
-            "length": sequences.length,
-        }
-        return IncrementalForm(create("_cached_attention", parameters), 1, chunked=True)
+        changes = {"use_position": True, "max_length": sequences.length}
+        return IncrementalForm(type(self)(p.model_copy(update=changes)), 1)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify batch, steps and the sizes of heads between all tensors."""
-        p = self.parameters
-        return infer_shapes(self.list_arguments(), inputs, outputs, p.num_heads, p.kv_heads)
-
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """All tensors have one dtype, but lengths default to int32."""
-        count = len(inputs) - self.parameters.use_lengths
-        lengths = inputs[count:]
-        floats, types = super().infer_type([*inputs[:count], *(None for _ in lengths)], outputs)
-        return [*floats[:count], *(dtype or "int32" for dtype in lengths)], types
+        p, names = self.parameters, self.list_arguments()
+        numbers = (p.num_heads, p.kv_heads, p.max_length)
+        found = infer_shapes(names, self.list_outputs(), inputs, outputs, *numbers)
+        if p.use_position:
+            require_positions(names[0], found.inputs[0], p.max_length)
+        return found
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """All inputs but the lengths have a computed gradient."""
-        p = self.parameters
-        computed = (GradientKind.COMPUTES,) * (self.num_projections + p.use_mask)
-        return (*computed, *(GradientKind.ZERO,) * p.use_lengths)
+        """None with a position."""
+        if self.parameters.use_position:
+            return (GradientKind.NONE,) * len(self.list_arguments())
+        return super().list_gradients()
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -202,7 +219,9 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
     def sizes(self, in_shapes: Sequence[Shape]) -> AttentionSizes:
         """Return the sizes of attention over arguments of these shapes."""
         p = self.parameters
-        return AttentionSizes.of(in_shapes[: self.num_projections], p.num_heads, p.kv_heads)
+        projections = in_shapes[: self.num_projections]
+        cached = p.max_length if p.use_position else None
+        return AttentionSizes.of(projections, p.num_heads, p.kv_heads, cached)
 
     def scale_of(self, sizes: AttentionSizes) -> float:
         """Return the factor of the products."""
@@ -211,9 +230,12 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Two per multiply-add of both products, over the pairs of a query and a key it reads."""
-        sizes = self.sizes(in_shapes)
+        p, sizes = self.parameters, self.sizes(in_shapes)
         pairs = sizes.queries * sizes.keys
-        if self.parameters.causal:
+        if p.use_position:
+            # The mean over the positions.
+            pairs //= 2
+        elif p.causal:
             pairs = sum(min(query + 1, sizes.keys) for query in range(sizes.queries))
         rows, columns = sizes.batch * sizes.heads, sizes.head_size + sizes.value_size
         flops: int = 2 * rows * pairs * columns
@@ -270,7 +292,7 @@ class Attention(Operator):
         self.prop, self.parameters = prop, prop.parameters
 
     def forward(self, call: ForwardCall) -> None:
-        """output and logsumexp; both are computed relative to the largest score."""
+        """output and logsumexp, computed relative to the largest score, or the caches."""
         heads = self._heads(call)
         scores = heads.scores
         highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
@@ -281,8 +303,9 @@ class Attention(Operator):
             divisor = np.where(total == 0, total.dtype.type(1), total)
             result = heads.product(weights, heads.value) / divisor
             logsumexp = shift + np.log(total)
-        sums = logsumexp.reshape(call.outputs.logsumexp.shape)
-        call.store(output=_joined(result), logsumexp=sums)
+        call.store(output=_joined(result))
+        if not self.parameters.use_position:
+            call.store(logsumexp=logsumexp.reshape(call.outputs.logsumexp.shape))
 
     def backward(self, call: BackwardCall) -> None:
         """Gradients of query, key and value, side by side if packed, and of the mask."""
@@ -333,6 +356,9 @@ class Attention(Operator):
             parts = [call.inputs[name] for name in PROJECTIONS]
         query = self._split(parts[0], sizes.heads)
         key, value = (self._split(part, sizes.kv_heads) for part in parts[1:])
+        if self.parameters.use_position:
+            assert isinstance(call, ForwardCall)
+            key, value = self._stored(call, sizes, key, value)
         with np.errstate(invalid="ignore", over="ignore"):
             scores = query @ key.swapaxes(-1, -2)
             scores *= scores.dtype.type(self.prop.scale_of(sizes))
@@ -344,12 +370,28 @@ class Attention(Operator):
         scores = np.where(read, scores, scores.dtype.type(-np.inf))
         return _Heads(query=query, key=key, value=value, scores=scores, read=read)
 
+    def _stored(
+        self, call: ForwardCall, sizes: AttentionSizes, key: Array, value: Array
+    ) -> tuple[Array, Array]:
+        """Store keys and values [N, K, 1, T, size]; return those of all positions."""
+        for name in CACHES:
+            np.copyto(call.outputs[f"{name}_output"], call.auxiliary[name])
+        keys, values = call.outputs.key_cache_output, call.outputs.value_cache_output
+        at = given_position(call, sizes.queries, sizes.keys) + np.arange(sizes.queries)
+        keys[:, :, at // BLOCK, :, at % BLOCK] = key[:, :, 0].transpose(2, 0, 1, 3)
+        values[:, :, at] = value[:, :, 0]
+        rows = keys.swapaxes(3, 4).reshape(*keys.shape[:2], 1, -1, sizes.head_size)
+        return rows[..., : sizes.keys, :], values[:, :, None]
+
     def _read(self, call: OperatorCall, sizes: AttentionSizes) -> Array:
         """Return which keys are read, for [N, K, G, Tq, Tk]."""
-        keys = np.arange(sizes.keys)
+        p, keys = self.parameters, np.arange(sizes.keys)
         read = np.ones((1, 1, 1, 1, sizes.keys), bool)
-        if self.parameters.causal:
-            read = read & (keys <= np.arange(sizes.queries)[:, None])
+        first = given_position(call, sizes.queries, sizes.keys)
+        if p.causal:
+            read = read & (keys <= first + np.arange(sizes.queries)[:, None])
+        elif p.use_position:
+            read = read & (keys < first + sizes.queries)
         if self.parameters.use_lengths:
             read = read & (keys < call.inputs.lengths.reshape(-1, 1, 1, 1, 1))
         return read

@@ -7,16 +7,22 @@ from collections.abc import Sequence
 
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.codegen.arguments import Arguments, Integer
+from mxrun.operator.incremental import POSITION
 from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 
+# Positions whose keys are cached together, element by element: the lanes of a vector.
+BLOCK = 16
 _RULE = "the sizes of the other tensors"
+# Letter of an axis whose size is known.
+_ONE = "1"
 
 
 class AttentionSizes(Arguments):
     """Sizes of attention: numbers of sequences, queries and keys of each, heads, and heads' sizes.
 
-    head_size: of queries and keys; value_size: of values.
+    keys: with a cache, those that it can hold. head_size: of queries and keys; value_size: of
+    values.
     """
 
     batch: Integer
@@ -28,8 +34,13 @@ class AttentionSizes(Arguments):
     value_size: Integer
 
     @staticmethod
-    def of(projections: Sequence[Shape], heads: int, kv_heads: int) -> AttentionSizes:
-        """Return the sizes for the shapes of query, key and value, or of data that packs them."""
+    def of(
+        projections: Sequence[Shape], heads: int, kv_heads: int, cached: int | None
+    ) -> AttentionSizes:
+        """Return the sizes for the shapes of query, key and value, or of data that packs them.
+
+        cached: number of keys in the cache, if there is one.
+        """
         batch, queries, columns = projections[0]
         if len(projections) == 1:
             keys, size = queries, columns // (heads + 2 * kv_heads)
@@ -40,7 +51,7 @@ class AttentionSizes(Arguments):
         return AttentionSizes(
             batch=batch,
             queries=queries,
-            keys=keys,
+            keys=cached or keys,
             heads=heads,
             kv_heads=kv_heads,
             head_size=size,
@@ -61,7 +72,7 @@ class SizeInference:
     """
 
     def __init__(self) -> None:
-        self.sizes: dict[str, int] = {}
+        self.sizes = {_ONE: 1}
 
     def read(self, name: str, shape: PartialShape, axes: Sequence[tuple[str, int]]) -> None:
         """Learn the sizes of a tensor's axes; raises ShapeContradiction if they disagree."""
@@ -88,35 +99,46 @@ class SizeInference:
 
 def infer_shapes(
     names: Sequence[str],
+    results: Sequence[str],
     inputs: PartialShapes,
     outputs: PartialShapes,
     heads: int,
     kv_heads: int,
+    cached: int,
 ) -> PartialInference:
-    """Complete the shapes of the arguments `names` and of output and logsumexp."""
-    packed = names[0] == "data"
-    keys, values = ("q", "d") if packed else ("k", "v")
+    """Complete the shapes of the arguments `names` and of the outputs `results`.
+
+    cached: number of keys in the cache, if there is a position.
+    """
+    packed, blocks = names[0] == "data", math.ceil(cached / BLOCK)
+    keys = "q" if packed or POSITION in names else "k"
+    values = "d" if packed else "v"
     axes = {
         "data": [("n", 1), ("q", 1), ("d", heads + 2 * kv_heads)],
         "query": [("n", 1), ("q", 1), ("d", heads)],
         "key": [("n", 1), (keys, 1), ("d", kv_heads)],
         "value": [("n", 1), (keys, 1), (values, kv_heads)],
         "lengths": [("n", 1)],
+        POSITION: [(_ONE, 1)],
         "output": [("n", 1), ("q", 1), (values, heads)],
-        "logsumexp": [("n", 1), ("h", 1), ("q", 1)],
+        "logsumexp": [("n", 1), (_ONE, heads), ("q", 1)],
+        "key_cache_output": [
+            *(("n", 1), (_ONE, kv_heads), (_ONE, blocks)),
+            *(("d", 1), (_ONE, BLOCK)),
+        ],
+        "value_cache_output": [("n", 1), (_ONE, kv_heads), (_ONE, cached), (values, 1)],
     }
-    given = dict(zip((*names, "output", "logsumexp"), (*inputs, *outputs), strict=True))
+    given = dict(zip((*names, *results), (*inputs, *outputs), strict=True))
     sizes = SizeInference()
-    sizes.sizes["h"] = heads
     mask = given.pop("mask", None)
     for name, shape in given.items():
         sizes.read(name, shape, axes[name])
     mask = _mask(sizes, mask, keys, heads)
     found: dict[str, PartialShape] = {name: sizes.of(axes[name]) for name in given}
     found["mask"] = mask
-    return PartialInference(
-        [found[name] for name in names], [found["output"], found["logsumexp"]], []
-    )
+    shapes = [found[name] for name in results]
+    states = shapes[1:] if POSITION in names else []
+    return PartialInference([found[name] for name in names], shapes, states)
 
 
 def _mask(sizes: SizeInference, mask: PartialShape, keys: str, heads: int) -> PartialShape:

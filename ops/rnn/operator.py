@@ -14,12 +14,10 @@ from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import (
     CarriedState,
-    GradientKind,
     OperatorProperty,
     PackedPart,
     PartialInference,
     PartialShapes,
-    PartialType,
     Precision,
     ResourceKind,
     ResourceRequest,
@@ -80,6 +78,7 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     parameter_type = RNNParameters
     precision = Precision.BFLOAT16
     is_floating = True
+    integer_arguments = ("sequence_length",)
     data_argument_hints = dict.fromkeys(
         ("state", "state_cell"),
         "name a layer or an input, or begin with zeros: initial_state: zeros; layout: NTC reads "
@@ -146,12 +145,9 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         axis = 0 if p.layout == "TNC" else 1
         if not sequences.counts_positions(0, axis) or others != [None] * len(others):
             return None
-        update = {"initial_state": "input", "state_outputs": True}
-        states = ("state", "state_cell") if p.has_cell else ("state",)
-        form = type(self)(p.model_copy(update=update))
-        final = states if p.state_outputs else ()
-        carried = {name: name for name in states}
-        return IncrementalForm(form, axis, carried, final, chunked=True)
+        form = type(self)(p.model_copy(update={"initial_state": "input", "state_outputs": True}))
+        carried = {name: 1 + index for index, name in enumerate(p.state_names())}
+        return IncrementalForm(form, axis, carried, range(1, self.num_visible_outputs))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Infer the steps and the batch from any tensor, C from data or the packed vector."""
@@ -212,29 +208,10 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         first, second, last = shape
         return (first, second, last) if self.parameters.layout == "TNC" else (second, first, last)
 
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """All share one dtype but sequence_length, which defaults to int32."""
-        if not self.parameters.use_sequence_length:
-            return super().infer_type(inputs, outputs)
-        *shared, lengths = inputs
-        # The types of the other inputs do not depend on the lengths.
-        without = self.parameters.model_copy(update={"use_sequence_length": False})
-        rest, results = RNNProperty(without).infer_type(shared, outputs)
-        return [*rest, lengths or "int32"], results
-
     def list_packed_parts(self, in_shapes: Sequence[Shape]) -> dict[int, tuple[PackedPart, ...]]:
         """The weights and biases of `parameters`, with the names of MXNet's unfused cells."""
         weights = packed_weights(self.parameters, in_shapes[0][-1])
         return {1: tuple(PackedPart(weight.name, weight.shape) for weight in weights)}
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Computed, but zero for sequence_length."""
-        return tuple(
-            GradientKind.ZERO if name == "sequence_length" else GradientKind.COMPUTES
-            for name in self.list_arguments()
-        )
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -28,7 +28,6 @@ from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
 from mxrun.generation.network import CHUNK, language_model, plan_generation
 from mxrun.generation.prompts import Prompt, read_prompts
-from mxrun.graph.carried import uncarried
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, GENERATE, PREFILL
 from mxrun.graph.symbol import Symbol
@@ -108,7 +107,7 @@ def test_greedy_tokens_and_logits_are_those_of_the_full_network(
         if is_new and best[position, -1] - best[position, -2] > 1e-4:
             assert logits[position].argmax() == token
     device = open_device(model.built.options, describe(model.built.options, 1))
-    symbol = uncarried(Symbol([language_model(model.built).logits]))
+    symbol = Symbol([language_model(model.built).logits])
     steps, _ = position_by_position(symbol, np.array([ids], np.int32), device, model.arrays)
     np.testing.assert_allclose(steps[0], logits, atol=1e-4)
 
@@ -133,9 +132,12 @@ def test_the_seed_decides_the_text(models) -> None:
     assert continued(models["transformer"], "And")[0].text == texts[3]
 
 
-@pytest.mark.parametrize("setting", ["precision: bfloat16", "implementation: numpy"])
-def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
-    tmp_path: Path, setting: str
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [("precision: bfloat16", ("jit", "float32")), ("implementation: numpy", ("numpy", "float32"))],
+)
+def test_the_form_of_a_layer_has_its_implementation_and_caches_of_the_networks_dtype(
+    tmp_path: Path, setting: str, found: tuple[str, str]
 ) -> None:
     chosen = f"causal: true, packed: true, {setting}"
     config = config_file(tmp_path, TRANSFORMER.replace("causal: true, packed: true", chosen))
@@ -143,8 +145,8 @@ def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
     steps = plan_generation(built, 1, CONTEXT).plan.phases[GENERATE].graph.steps
     (kernel,) = (step.kernel for step in steps if step.name == "attention")
     assert kernel is not None
-    assert kernel.implementation == "jit"
-    assert {spec.dtype for spec in kernel.outputs if spec is not None} == {"float32"}
+    dtypes = {spec.dtype for spec in kernel.outputs if spec is not None}
+    assert (kernel.implementation, *dtypes) == found
 
 
 def test_caches_are_bfloat16_with_the_network(models) -> None:

@@ -12,6 +12,7 @@ from launches import aligned, run
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
+from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty, create, implementations
 
 Array = npt.NDArray[Any]
@@ -34,7 +35,8 @@ def prepared(
         cpu(threads),
         **changes,
     )
-    return implementations(prop.type_string)[implementation].prepare_forward(prop, request)
+    known = {**implementations(prop.type_string), NUMPY.name: NUMPY}
+    return known[implementation].prepare_forward(prop, request)
 
 
 def random(*shape: int) -> Array:
@@ -88,14 +90,16 @@ def test_attention_over_a_cache(
     heads: int, groups: int, size: int, length: int, threads: int, is_packed: bool, count: int
 ) -> None:
     batch = 2
-    parameters = {"num_heads": heads, "num_kv_heads": groups, "scale": 0.3, "length": length}
-    prop = create("_cached_attention", {**parameters, "packed": is_packed})
+    parameters = {"num_heads": heads, "num_kv_heads": groups, "scale": 0.3, "causal": True}
+    cached = {"use_position": True, "max_length": length, "packed": is_packed}
+    prop = create("scaled_dot_product_attention", {**parameters, **cached})
     widths = [heads * size, groups * size, groups * size]
     keys, values = (random(batch, length, groups * size) for _ in range(2))
     values = values[:, ::-1].copy()
     shapes = [(batch, count, width) for width in ([sum(widths)] if is_packed else widths)]
-    key_cache = np.zeros(prop.sizes(shapes).key_cache_shape, np.float32)
-    value_cache = np.zeros((batch, groups, length, size), np.float32)
+    inferred = prop.infer_shape([*shapes, (1,)], [None] * 3)
+    key_cache, value_cache = (np.zeros(shape, np.float32) for shape in inferred.auxiliary)
+    assert value_cache.shape == (batch, groups, length, size)
     for present in sorted({0, 1, min(13, length - count), length // 3, length - count}):
         # What earlier runs have stored.
         key_cache[...], value_cache[...] = filled(keys, values, present, key_cache.shape)
@@ -116,6 +120,45 @@ def test_attention_over_a_cache(
         after = filled(keys, values, present + count, key_cache.shape)
         np.testing.assert_array_equal(key_cache, after[0])
         np.testing.assert_array_equal(value_cache, after[1])
+
+
+ATTENTION = {"num_heads": 1, "causal": True, "packed": True}
+
+
+@pytest.mark.parametrize("implementation", ["jit", "numpy"])
+@pytest.mark.parametrize(
+    ("operator", "parameters", "further"),
+    [
+        ("position_embedding", {}, [(5, 6)]),
+        ("rotary_embedding", {"num_heads": 1}, []),
+        ("scaled_dot_product_attention", ATTENTION, []),
+    ],
+)
+def test_a_position_is_clipped_to_those_that_are_stored(
+    operator: str,
+    parameters: dict[str, object],
+    further: list[tuple[int, ...]],
+    implementation: str,
+) -> None:
+    prop = create(operator, {**parameters, "use_position": True, "max_length": 5})
+    inputs = [random(2, 3, 6), *(random(*shape) for shape in further)]
+    inferred = prop.infer_shape(
+        [*(x.shape for x in inputs), (1,)], [None] * len(prop.list_outputs())
+    )
+
+    def outputs(position: int) -> list[Array]:
+        states = [np.ones(shape, np.float32) for shape in inferred.auxiliary]
+        tensors = [*inputs, np.array([position], np.int32), *states]
+        results = [np.zeros(inferred.outputs[0], np.float32), *states]
+        kernel = prepared(prop, implementation, tensors, results)
+        assert kernel is not None
+        run(kernel, tensors, results, aligned(kernel.workspace_bytes))
+        return results
+
+    for position, stored in ((-3, 0), (99, 2)):
+        for found, expected in zip(outputs(position), outputs(stored), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert not np.array_equal(outputs(0)[0], outputs(2)[0])
 
 
 def filled(keys: Array, values: Array, count: int, shape: tuple[int, ...]) -> tuple[Array, Array]:

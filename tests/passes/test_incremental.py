@@ -17,6 +17,7 @@ from mxrun.compiler.verify import verify_plan
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.interface import Device
 from mxrun.device.reference.device import ReferenceDevice
+from mxrun.graph.carried import carrying
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import GENERATE, PREFILL
@@ -125,6 +126,20 @@ def recurrence(offset: int, x: Symbol | None = None) -> Symbol:
     )
     node = recurrent_node("body", [h.heads[0]] * 2, parameters, {"body/x": x.heads[0]})
     return head(layer("transpose", "back", Symbol([NodeEntry(node)]), axes=(1, 0, 2)))
+
+
+def carried_apart(x: Symbol) -> Symbol:
+    """Add sums over the rows of a parameter, which begin with a state that is carried."""
+    h = apply("elemwise_add", {"lhs": variable("own/x"), "rhs": variable("own/h")}, {})
+    memories = ("own/h",)
+    parameters = RecurrenceParameters(
+        sequences=("own/x",), memories=memories, offsets=(1,), initial=memories, final=memories
+    )
+    state = variable("own_carried_h").heads[0]
+    given = {"own/x": variable("table").heads[0], "own/h": state}
+    node = recurrent_node("own", [h.heads[0]] * 2, parameters, given)
+    marked = carrying("own", [NodeEntry(node)], [(state, NodeEntry(node, 1))], None)
+    return apply("broadcast_add", {"lhs": x, "rhs": Symbol(marked)}, {}, "shift")
 
 
 NETWORKS: dict[str, Callable[[], Symbol]] = {
@@ -253,6 +268,7 @@ def convert(
         ),
         (lambda x: gru(one_sequence(x)), "RNN 'gru'"),
         (lambda x: recurrence(1, one_sequence(x)), "recurrent 'body'"),
+        (carried_apart, "recurrent 'own'"),
     ],
 )
 def test_a_layer_that_needs_all_positions_is_named(
@@ -327,7 +343,9 @@ def test_an_operator_of_ones_own_says_its_form() -> None:
             self, sequences: SequenceArguments
         ) -> IncrementalForm[OperatorProperty[Any]] | None:
             assert (sequences.axes, sequences.positions, sequences.length) == ((1,), 21, 21)
-            return IncrementalForm(OwnTotal(self.parameters), 1, {"lhs": "output"})
+            if sequences.chunk > 1:
+                return None
+            return IncrementalForm(OwnTotal(self.parameters), 1, {"lhs": 0})
 
         def create_operator(self) -> Operator:
             return OwnSumsBody()
@@ -349,8 +367,8 @@ def test_an_operator_of_ones_own_says_its_form() -> None:
     found, executor = position_by_position(own, IDS, device(CpuDevice), parameters)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert executor.plan.specs["own:lhs"].shape == (2, 1, WIDTH)
-    # Its form says nothing of chunks.
-    with pytest.raises(UserError, match="own_sums 'own' computes one position a run"):
+    # It has no form for chunks.
+    with pytest.raises(UserError, match="own_sums 'own' needs all positions"):
         convert(own, chunk=7)
 
 

@@ -71,7 +71,7 @@ def position_by_position(
     request = CompileRequest(
         network.inputs,
         prefill=Prefill(prefill.symbol, prefill.inputs) if chunks else None,
-        shapes=shapes | {name: spec.shape for name, spec in network.states.items()},
+        shapes=shapes,
         phases=(GENERATE,),
         constant_parameters=True,
         device=device.description,

@@ -12,7 +12,7 @@ before the first step are stacked, the oldest first, and so are the last values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -150,13 +150,6 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         final = tuple(memory.name.rpartition("/")[2] for memory in self.memories if memory.is_final)
         return ("output", *final) if len(stacked) == 1 else (*stacked, *final)
 
-    def from_zeros(self, arguments: Collection[str]) -> OperatorProperty[RecurrenceParameters]:
-        """Return the recurrence with memories that begin as zeros, without their last values."""
-        initial = tuple(name for name in self.parameters.initial if name not in arguments)
-        return RecurrenceProperty(
-            self.parameters.model_copy(update={"initial": initial, "final": ()}), self.body
-        )
-
     @property
     def mixes_samples(self) -> bool:
         """True if an operator of the body does."""
@@ -167,19 +160,19 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     ) -> IncrementalForm[OperatorProperty[Any]] | None:
         """Return the run's steps, whose memories after them are those before the next run.
 
-        None for final values of some memories alone, and if other arguments than the sequences have
-        positions. Raises UserError for memories that do not begin as zeros, for reversed steps, and
-        for lengths.
+        None if other arguments than the sequences have positions. Raises UserError for memories
+        that do not begin as zeros, for reversed steps, and for lengths.
         """
         given, arguments = self.parameters, self.list_arguments()
-        if given.reverse or given.use_sequence_length or given.initial:
+        begins = sequences.carried.issuperset(given.initial)
+        if given.reverse or given.use_sequence_length or not begins:
             raise UserError(
                 Diagnostic(
                     "the recurrence cannot compute one position after the other",
                     expected="memories that begin as zeros, forwards, without lengths",
                 )
             )
-        is_known = given.final in ((), given.memories) and all(
+        is_known = all(
             sequences.counts_positions(index, axis=0) if name in given.sequences else axis is None
             for index, (name, axis) in enumerate(zip(arguments, sequences.axes, strict=True))
         )
@@ -188,10 +181,9 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         unroll = sequences.chunk == 1
         changed = {"initial": given.memories, "final": given.memories, "unroll": unroll}
         form = RecurrenceProperty(given.model_copy(update=changed), self.body)
-        last = form.list_outputs()[len(self.stacked) :]
-        carried = dict(zip(given.memories, last, strict=True))
-        final = self.list_outputs()[len(self.stacked) :]
-        return IncrementalForm(form, 0, carried, final, chunked=True)
+        count = len(self.stacked)
+        carried = {name: count + index for index, name in enumerate(given.memories)}
+        return IncrementalForm(form, 0, carried, range(count, len(self.list_outputs())))
 
     # -- inference ---------------------------------------------------------------------------
 

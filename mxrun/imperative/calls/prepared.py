@@ -247,7 +247,7 @@ def _require_one_dtype(
     shared = [
         (name, spec.dtype)
         for name, spec in zip(prop.list_arguments(), inputs, strict=False)
-        if name not in prop.label_arguments
+        if prop.shares_dtype(name)
     ]
     dtypes = {dtype for _, dtype in shared}
     if len(dtypes) > 1 and not dtypes <= {FLOAT32, BFLOAT16}:

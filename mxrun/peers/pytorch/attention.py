@@ -12,6 +12,8 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 def attention(parameters: MXNetParameters, *tensors: Tensor) -> Tensor:
     """Return the output."""
+    if parameters.flag("use_position", False):
+        raise ValueError("attention over a cache overwrites its states")
     rest = list(tensors)
     heads = int(parameters.number("num_heads", 1))
     groups = int(parameters.number("num_kv_heads", heads))

@@ -12,10 +12,17 @@ from mxrun.peers.pytorch.parameters import Modules, MXNetParameters, Operators, 
 _BASE = 10000.0
 
 
-def position_embedding(parameters: MXNetParameters, data: Tensor, weight: Tensor) -> Tensor:
+def position_embedding(
+    parameters: MXNetParameters, data: Tensor, weight: Tensor, position: Tensor = None
+) -> Tensor:
     """Return data plus one row of the weight for each position."""
     del parameters
-    return data + weight[: data.shape[1]]
+    first = _first(position)
+    return data + weight[first : first + data.shape[1]]
+
+
+def _first(position: Tensor) -> int:
+    return 0 if position is None else int(position[0])
 
 
 class PositionEmbeddingModule(nn.Module):
@@ -35,14 +42,14 @@ def position_module(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     return PositionEmbeddingModule(tensors[0])
 
 
-def rotary_embedding(parameters: MXNetParameters, data: Tensor) -> Tensor:
+def rotary_embedding(parameters: MXNetParameters, data: Tensor, position: Tensor = None) -> Tensor:
     """Rotate the pairs (i, i + D / 2) of the first `rotated_heads` heads."""
     heads = int(parameters.number("num_heads", 1))
     text = parameters.text("rotated_heads", "None")
     rotated = heads if text == "None" else int(text)
     batch, positions, channels = data.shape
     width = channels // heads
-    steps = torch.arange(positions, dtype=torch.float64)
+    steps = _first(position) + torch.arange(positions, dtype=torch.float64)
     slopes = parameters.number("base", _BASE) ** (
         -torch.arange(0, width, 2, dtype=torch.float64) / width
     )

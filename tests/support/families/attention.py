@@ -30,6 +30,8 @@ def arguments(p: Any, inputs: list[Array]) -> tuple[list[Array], Array | None, A
 
 def attention(p: Any, inputs: list[Array]) -> list[Array]:
     """Compute one query of one head at a time, over the keys that it reads."""
+    if p.use_position:
+        return cached_attention(p, *inputs)
     (query, key, value), mask, lengths = arguments(p, inputs)
     batch, steps, _ = query.shape
     size, width = query.shape[2] // p.num_heads, value.shape[2] // p.kv_heads
@@ -56,6 +58,26 @@ def attention(p: Any, inputs: list[Array]) -> list[Array]:
     return [output, sums]
 
 
+def cached_attention(p: Any, *inputs: Array) -> list[Array]:
+    """Attend to the positions of the caches and to those of the arguments, then store these."""
+    *given, position, keys, values = inputs
+    (query, key, value), _, _ = arguments(p, given)
+    first, (batch, count, _) = int(position[0]), query.shape
+    # [batch, groups, blocks, size, 16] -> [batch, positions, groups * size]
+    old = keys.transpose(0, 2, 4, 1, 3).reshape(batch, -1, key.shape[2])[:, :first]
+    earlier = values.transpose(0, 2, 1, 3).reshape(batch, -1, value.shape[2])[:, :first]
+    before = np.zeros((batch, first, query.shape[2]), query.dtype)
+    plain = p.model_copy(update={"use_position": False, "packed": False})
+    pairs = ((before, query), (old, key), (earlier, value))
+    output, _ = attention(plain, [np.concatenate(pair, axis=1) for pair in pairs])
+    keys, values = keys.copy(), values.copy()
+    for t in range(first, first + count):
+        each = key[:, t - first].reshape(batch, p.kv_heads, -1)
+        keys[:, :, t // 16, :, t % 16] = each
+        values[:, :, t] = value[:, t - first].reshape(batch, p.kv_heads, -1)
+    return [output[:, first:], keys, values]
+
+
 def case(
     shape: Shape,
     key: Shape | None = None,
@@ -63,15 +85,21 @@ def case(
     *,
     mask: Shape = (),
     lengths: tuple[int, int] | tuple[()] = (),
+    position: int | None = None,
     **parameters: object,
 ) -> Row:
-    """Return a row; lengths are drawn from [low, high)."""
+    """Return a row; lengths are drawn from [low, high). A peer has no state in its plan."""
     shapes = {"key": key or shape, "value": value or key or shape}
     if mask:
         shapes, parameters = {**shapes, "mask": mask}, {**parameters, "use_mask": True}
     values = {}
     if lengths:
         values, parameters = {"lengths": between(*lengths)}, {**parameters, "use_lengths": True}
+    if position is not None:
+        values, parameters = (
+            {"position": between(position, position + 1)},
+            {**parameters, "use_position": True},
+        )
     if parameters.get("packed"):
         del shapes["key"], shapes["value"]
     return Row(
@@ -80,13 +108,14 @@ def case(
         shape,
         shapes,
         values,
-        peers=("PyTorch",),
+        peers=("PyTorch",) if position is None else (),
         # Gradients of queries and keys are differences of numbers that nearly cancel.
         agreement=5e-5,
         no_peer="MXNet 1.9.1 has no such operator; its products are those of the interleaved ones.",
     )
 
 
+GROUPED: dict[str, Any] = {"num_heads": 4, "num_kv_heads": 2, "scale": 0.3, "causal": True}
 ROWS: list[Row] = [
     case((2, 3, 4), num_heads=1),
     case((2, 5, 12), num_heads=3, causal=True),
@@ -106,6 +135,18 @@ ROWS: list[Row] = [
     case((2, 67, 6), (2, 67, 2), num_heads=3, num_kv_heads=1, mask=(1, 1, 67, 67), causal=True),
     case((1, 1, 4), (1, 33, 4), num_heads=2),
     case((1, 3, 8), (1, 530, 8), num_heads=2),
+    case((2, 1, 8), num_heads=2, causal=True, position=0, max_length=1),
+    case((2, 4, 8), num_heads=2, position=3, max_length=9),
+    case((3, 1, 8), num_heads=2, scale=0.5, position=12),
+    case((2, 17, 24), num_heads=2, causal=True, packed=True, position=3, max_length=33),
+    *(
+        case(*shapes, **GROUPED, position=position, max_length=length)
+        for *shapes, position, length in (
+            ((2, 1, 36), (2, 1, 18), (2, 1, 10), 20, 21),
+            ((1, 5, 132), (1, 5, 66), (1, 5, 34), 14, 40),
+        )
+    ),
+    case((3, 2, 136), **GROUPED, packed=True, position=40, max_length=64),
 ]
 
 

@@ -1,4 +1,4 @@
-"""carry, and the step that carries: cases and formulas."""
+"""carry, and the marks of carried states: cases and formulas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def second(p: Any, inputs: list[Array]) -> list[Array]:
-    """Copy the second of two tensors: the state, or the value that overwrites it."""
+    """Copy the second of two tensors: the state."""
     return [np.array(inputs[1])]
 
 
@@ -25,7 +25,6 @@ NO_PEER: dict[str, Any] = {
 ROWS: list[Row] = [
     *(Row("carry", {}, shape, **NO_PEER) for shape in SHAPES),
     *(Row("carry", {}, shape, is_train=False, **NO_PEER) for shape in SHAPES[:2]),
-    *(Row("_carry", {}, shape, **NO_PEER) for shape in SHAPES),
     *(
         Row("_carried", {"num_states": 1}, shape, {"value0": (2, 3)}, **NO_PEER, any_rank=True)
         for shape in SHAPES
@@ -33,6 +32,5 @@ ROWS: list[Row] = [
 ]
 REFERENCES: dict[str, Reference] = {
     "carry": second,
-    "_carry": second,
     "_carried": lambda p, inputs: [np.array(inputs[0])],
 }

@@ -14,14 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.codegen.arguments import (
-    Float32s,
-    Floats,
-    Int32s,
-    Int64s,
-    Integer,
-    Real,
-)
+from mxrun.codegen.arguments import Float32s, Floats, Int32s, Int64s, Integer
 from mxrun.codegen.intrinsics import call_address, reduced_run, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
@@ -33,31 +26,23 @@ from mxrun.codegen.vectors import (
     multiply_lanes,
     store_lanes,
 )
-from mxrun.ops.cached_attention.operator import CacheSizes
+from mxrun.ops.attention.blocks import AttentionProjections
+from mxrun.ops.positions import first_position
 
 # Argument block of the map's code, in words: the number of elements, the
 # addresses of output and operand, and the shift. A thread's scores follow, then a row of a head.
 BLOCK_WORDS = 16
 
 
-class CachedHeads(CacheSizes):
-    """Heads of `positions` positions from `position` on, and the caches, which hold earlier ones.
+class CachedHeads(AttentionProjections):
+    """Attention of `queries` positions from `position` on, and the caches of `keys` positions,
+    which hold the earlier ones.
 
-    query, key, value: rows of `query_pitch`, `key_pitch` and `value_pitch` elements, of which the
-    head begins at `..._begin`. code: that computes exp(x - shift). words, cells, address: the
-    scratch space, `words_per_worker` words for each thread.
+    code: that computes exp(x - shift). words, cells, address: the scratch space,
+    `words_per_worker` words for each thread.
     """
 
-    scale: Real
     position: Int32s
-    query: Floats
-    query_pitch: Integer
-    key: Floats
-    key_begin: Integer
-    key_pitch: Integer
-    value: Floats
-    value_begin: Integer
-    value_pitch: Integer
     key_cache: Floats
     value_cache: Floats
     output: Floats
@@ -78,9 +63,9 @@ def scores_of(own: int) -> int:
 @inlined
 def widened(call: CachedHeads, data: Any, at: int, own: int) -> int:
     """Copy a row of a head, as float32, to the thread's space; return where it begins there."""
-    to: int = scores_of(own) + (call.length + LANES - 1) // LANES * LANES
-    for d in range(0, call.size, LANES):
-        count = call.size - d
+    to: int = scores_of(own) + (call.keys + LANES - 1) // LANES * LANES
+    for d in range(0, call.head_size, LANES):
+        count = call.head_size - d
         store_lanes(call.cells, to + d, load_lanes(data, at + d, count), count)
     return to
 
@@ -90,15 +75,15 @@ def store_head(
     call: CachedHeads, row: int, group: int, keys: int, values: int, last: int, own: int
 ) -> None:
     """Store the key and the value of one head of a row at their position."""
-    source = row * call.key_pitch + call.key_begin + group * call.size
+    source = row * call.key_row + group * call.head_size
     key = widened(call, call.key, source, own)
-    to, lane = keys + last // LANES * call.size * LANES, last % LANES
-    for d in range(call.size):
+    to, lane = keys + last // LANES * call.head_size * LANES, last % LANES
+    for d in range(call.head_size):
         # Whole vectors: the masked store of a single bfloat16 lane writes two with some compilers.
         before = load_lanes(call.key_cache, to + d * LANES, LANES)
         after = keep_lanes(lanes(call.cells[key + d]), lane + 1, before)
         store_lanes(call.key_cache, to + d * LANES, keep_lanes(before, lane, after), LANES)
-    source = row * call.value_pitch + call.value_begin + group * call.value_size
+    source = row * call.value_row + group * call.value_size
     to = values + last * call.value_size
     for d in range(0, call.value_size, LANES):
         count = call.value_size - d
@@ -110,9 +95,9 @@ def score_head(call: CachedHeads, query: int, keys: int, scores: int, count: int
     """Write scale * (query x key) of `count` positions to the scores; query: in the cells."""
     factor = lanes(call.scale)
     for first in range(0, count, LANES):
-        at = keys + first * call.size
+        at = keys + first * call.head_size
         even, odd = lanes(0.0), lanes(0.0)
-        for d in range(0, call.size - 1, 2):
+        for d in range(0, call.head_size - 1, 2):
             term = multiply_lanes(
                 lanes(call.cells[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
             )
@@ -122,8 +107,8 @@ def score_head(call: CachedHeads, query: int, keys: int, scores: int, count: int
                 load_lanes(call.key_cache, at + (d + 1) * LANES, LANES),
             )
             odd = add_lanes(odd, term)
-        if call.size % 2 > 0:
-            d = call.size - 1
+        if call.head_size % 2 > 0:
+            d = call.head_size - 1
             term = multiply_lanes(
                 lanes(call.cells[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
             )
@@ -181,23 +166,23 @@ def attend(
 
 @native
 def cached_attention_loop(call: CachedHeads) -> None:
-    """Store each head's keys and values; then each query attends to the positions up to its own."""
-    first = np.int64(call.position[0])
-    blocks, shared = (call.length + LANES - 1) // LANES, call.heads // call.groups
+    """Store each head's keys and values; then each query attends to the positions that it reads."""
+    first = first_position(call.position, call.queries, call.keys)
+    blocks, shared = (call.keys + LANES - 1) // LANES, call.heads // call.kv_heads
     own = worker() * call.words_per_worker
     # share() splits at multiples of 16, so each head counts as 16 elements.
-    begin, end = share(call.batch * call.groups * 16)
+    begin, end = share(call.batch * call.kv_heads * 16)
     for head in range(begin // 16, end // 16):
-        n, group = head // call.groups, head % call.groups
-        keys = head * blocks * call.size * LANES
-        values = head * call.length * call.value_size
-        for t in range(call.positions):
-            store_head(call, n * call.positions + t, group, keys, values, first + t, own)
+        n, group = head // call.kv_heads, head % call.kv_heads
+        keys = head * blocks * call.head_size * LANES
+        values = head * call.keys * call.value_size
+        for t in range(call.queries):
+            store_head(call, n * call.queries + t, group, keys, values, first + t, own)
         if call.output is None:
             continue
-        for t in range(call.positions):
-            row = n * call.positions + t
+        for t in range(call.queries):
+            row, read = n * call.queries + t, first + (t + 1 if call.causal else call.queries)
             for each in range(group * shared, (group + 1) * shared):
-                query = row * call.query_pitch + each * call.size
+                query = row * call.query_row + each * call.head_size
                 to = (row * call.heads + each) * call.value_size
-                attend(call, query, keys, values, to, own, first + t + 1)
+                attend(call, query, keys, values, to, own, read)
