@@ -18,11 +18,11 @@ tasks, which several threads call with one block; `share` is the part of the tas
 
     run = HostLoop(scale_loop, Scaling(count=9, factor=0.5, source=array, target=other))
 
-The body is sequential code: numbers, assignments, conditions, loops over `range`, tuples and
-classes of NamedTuple, which exist only in the source, and calls of inlined functions and of
-intrinsics. The intrinsics are declared in `intrinsics`, `vectors` and `products`, as signatures
-without bodies: `sequential` generates their code when the function is first compiled. Compiled code
-is cached in the user's cache folder.
+The body is sequential code: numbers, assignments, conditions, loops over `range`, `each` and
+inlined functions that yield (`loops`), tuples and classes of NamedTuple, which exist only in the
+source, and calls of inlined functions and of intrinsics. The intrinsics are declared in
+`intrinsics`, `vectors` and `products`, as signatures without bodies: `sequential` generates their
+code when the function is first compiled. Compiled code is cached in the user's cache folder.
 """
 
 from __future__ import annotations
