@@ -28,8 +28,9 @@ from mxrun.codegen.vectors import (
     sum_lanes,
     wide_lanes,
 )
+from mxrun.ops.row_reduction import row_maximum
 from mxrun.ops.rows import clear
-from mxrun.ops.softmax.loops import exponentials, row_maximum
+from mxrun.ops.softmax.loops import exponentials
 
 _ONE = 1
 _LOWEST = -3e38
@@ -137,7 +138,7 @@ def row_logarithms(call: Alignments, n: int, steps: int, own: int) -> None:
     classes = call.classes
     for t in range(steps):
         at = row_of(call, n, t)
-        most = row_maximum(call.data, at, classes)
+        most = row_maximum(at, at + classes, lambda j, count: load_lanes(call.data, j, count))
         shift, total = lanes(most), 0.0
         for j in range(0, classes, LANES):
             count = classes - j
