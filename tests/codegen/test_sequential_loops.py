@@ -41,6 +41,7 @@ def pairs(count: int) -> Iterator[tuple[int, int]]:
         if i % 2 == 0:
             yield i, weight
             yield i + 1, 100 * weight
+    yield from there_and_back(count // 2)
 
 
 @native

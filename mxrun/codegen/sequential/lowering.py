@@ -172,6 +172,10 @@ class _Statements(Expressions):
         if isinstance(node.value, ast.Yield) and node.value.value is not None:
             assert self.scope.consume is not None
             self.scope.consume(self.expression(node.value.value))
+        elif isinstance(node.value, ast.YieldFrom):
+            item = ast.Name("yielded", ast.Load())
+            loop = ast.For(item, node.value.value, [ast.Expr(ast.Yield(item))], [])
+            self.do_for(ast.fix_missing_locations(ast.copy_location(loop, node)))
         elif not isinstance(node.value, ast.Constant):
             self.expression(node.value)
 
