@@ -14,9 +14,9 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer
-from mxrun.codegen.intrinsics import each, reduced_run, scan_columns, scan_line, share
+from mxrun.codegen.intrinsics import reduced_run, scan_columns, scan_line
 from mxrun.codegen.jit import native
-from mxrun.codegen.loops import rows_of_task, runs_of_task
+from mxrun.codegen.loops import elements_of_task, rows_of_task, runs_of_task
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
@@ -188,8 +188,7 @@ def lines_loop(call: LineSums) -> None:
 @native
 def short_lines_loop(call: LineSums) -> None:
     """Like `lines_loop`, for lines too short for vectors; sums in float32."""
-    begin, end = share(call.lines)
-    for line in each(begin, end):
+    for line in elements_of_task(call.lines):
         at, total = line * call.size + call.first, np.float32(0)
         for _ in range(call.size):
             total += call.data[at]

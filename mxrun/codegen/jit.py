@@ -12,8 +12,7 @@ tasks, which several threads call with one block; `share` is the part of the tas
 
     @native
     def scale_loop(call: Scaling) -> None:
-        begin, end = share(call.count)
-        for i in range(begin, end):
+        for i in elements_of_task(call.count):
             call.target[i] = call.factor * call.source[i]
 
     run = HostLoop(scale_loop, Scaling(count=9, factor=0.5, source=array, target=other))

@@ -14,6 +14,13 @@ from mxrun.codegen.vectors import LANES
 
 
 @inlined
+def elements_of_task(count: int) -> Iterator[int]:
+    """Yield the numbers of the task's elements, which are multiples of 16."""
+    begin, end = share(count)
+    yield from each(begin, end)
+
+
+@inlined
 def rows_of_task(rows: int) -> Iterator[int]:
     """Yield the numbers of the task's rows, of which each is as much work as a task may be."""
     # share() splits at multiples of 16, so each row counts as 16 elements.

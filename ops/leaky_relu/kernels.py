@@ -12,6 +12,7 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.intrinsics import random_words, share
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import (
     LANES,
     above,
@@ -105,8 +106,7 @@ def prelu_loop(call: SlopeProduct) -> None:
     """output = values * (1 where data > 0, else gamma[channel])."""
     channels, inner, one = call.channels, call.inner, np.float32(1)
     values, data, gamma, output = call.values, call.data, call.gamma, call.output
-    begin, end = share(call.rows * channels if inner > 1 else call.rows)
-    for row in range(begin, end):
+    for row in elements_of_task(call.rows * channels if inner > 1 else call.rows):
         if inner > 1:
             slope = gamma[row % channels]
             for i in range(row * inner, (row + 1) * inner):
