@@ -67,11 +67,15 @@ def _names(node: ast.expr) -> Iterator[str]:
 
 def _offset(index: ast.expr, variable: ast.expr) -> int | None:
     """Return c of an index i + c or i - c, where i is the loop's variable; None for others."""
-    sign, added = 1, 0
-    if isinstance(index, ast.BinOp) and isinstance(index.op, (ast.Add, ast.Sub)):
-        sign = 1 if isinstance(index.op, ast.Add) else -1
-        if not isinstance(index.right, ast.Constant):
-            return None
-        index, added = index.left, index.right.value
-    same = isinstance(index, ast.Name) and isinstance(variable, ast.Name)
-    return sign * added if same and index.id == variable.id else None
+    match index, variable:
+        case ast.Name(name), ast.Name(own) if name == own:
+            return 0
+        case ast.BinOp(ast.Name(name), ast.Add(), ast.Constant(int(c))), ast.Name(own) if (
+            name == own
+        ):
+            return c
+        case ast.BinOp(ast.Name(name), ast.Sub(), ast.Constant(int(c))), ast.Name(own) if (
+            name == own
+        ):
+            return -c
+    return None
