@@ -17,6 +17,7 @@ from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer
 from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.operator.native_kernel import JoinedPart, KernelPart, LoopPart, Place, Scratch, Slot
 from mxrun.ops.rows import near_rows
@@ -110,8 +111,8 @@ class SummedColumns(BlockedRows):
 @inlined
 def clear_sums(sums: Any, at: int, count: int) -> None:
     """Write 0 to `count` sums from `at` on."""
-    for j in range(0, count, LANES):
-        store_lanes(sums, at + j, wide_lanes(lanes(0.0)), count - j)
+    for j, width in vectors(at, at + count):
+        store_lanes(sums, j, wide_lanes(lanes(0.0)), width)
 
 
 @inlined
@@ -165,10 +166,8 @@ def add_rows(call: BlockedRows, matrix: Any, first: int, last: int, c: int, at: 
 @native
 def column_sums_loop(call: SummedColumns) -> None:
     """sums[block, column] = sum of the block's rows, in order."""
-    # share() splits at multiples of 16, so each piece of work counts as 16 elements.
-    begin, end = share(call.blocks * call.parts * 16)
     near = near_rows(call.columns)
-    for piece in range(begin // 16, end // 16):
+    for piece in rows_of_task(call.blocks * call.parts):
         block, start = piece // call.parts, piece % call.parts * _PART
         width, to = min(_PART, call.columns - start), block * call.columns
         clear_sums(call.sums, to + start, width)
@@ -194,8 +193,8 @@ class BlockTotals(Arguments):
 def block_totals_loop(call: BlockTotals) -> None:
     """total[c] = sum of the blocks' sums, in order."""
     begin, end = share(call.columns)
-    for c in range(begin, end, LANES):
-        count, at = end - c, call.first + c
+    for c, count in vectors(begin, end):
+        at = call.first + c
         total = load_lanes(call.sums, at, count)
         for block in range(1, call.blocks):
             total = add_lanes(total, load_lanes(call.sums, block * call.stride + at, count))

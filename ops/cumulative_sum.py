@@ -14,8 +14,9 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer
-from mxrun.codegen.intrinsics import reduced_run, scan_columns, scan_line, share
+from mxrun.codegen.intrinsics import reduced_run, scan_columns, scan_line
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task, rows_of_task, runs_of_task
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
@@ -129,11 +130,11 @@ _SHORT = 16
 class ColumnSums(Arguments):
     """Arguments of `columns_loop`: data and output [o, r, k], summed along r.
 
-    columns: number of pairs (o, k); size, behind: sizes of r and k; first: offset of the first
-    element; step: distance between elements along r, negative for sums from the end.
+    before, size, behind: sizes of o, r and k; first: offset of the first element; step: distance
+    between elements along r, negative for sums from the end.
     """
 
-    columns: Integer
+    before: Integer
     size: Integer
     behind: Integer
     output: Float32s
@@ -146,14 +147,9 @@ class ColumnSums(Arguments):
 def columns_loop(call: ColumnSums) -> None:
     """output[o, r, k] = sum of data[o, s, k] over s <= r, in float64; for several k."""
     size, behind = call.size, call.behind
-    k, end = share(call.columns)
-    while k < end:
-        before = k // behind
-        within = k - before * behind
-        count = min(end - k, behind - within)
+    for before, within, _, count in runs_of_task(call.before, behind):
         position = before * size * behind + within + call.first
         scan_columns(call.output, call.data, position, count, call.step, size)
-        k += count
 
 
 class LineSums(Arguments):
@@ -179,9 +175,7 @@ class LineSums(Arguments):
 def lines_loop(call: LineSums) -> None:
     """output[o, r] = sum of data[o, s] over s <= r, computed by chunks of lines."""
     size, step, chunks = call.size, call.step, call.chunks
-    # share() splits at multiples of 16, so each chunk counts as 16 elements.
-    begin, end = share(call.lines * chunks * 16)
-    for item in range(begin // 16, end // 16):
+    for item in rows_of_task(call.lines * chunks):
         line = item // chunks
         done = (item - line * chunks) * call.length
         position = line * size + call.first + done * step
@@ -194,8 +188,7 @@ def lines_loop(call: LineSums) -> None:
 @native
 def short_lines_loop(call: LineSums) -> None:
     """Like `lines_loop`, for lines too short for vectors; sums in float32."""
-    begin, end = share(call.lines)
-    for line in range(begin, end):
+    for line in elements_of_task(call.lines):
         at, total = line * call.size + call.first, np.float32(0)
         for _ in range(call.size):
             total += call.data[at]
@@ -207,8 +200,7 @@ def short_lines_loop(call: LineSums) -> None:
 def sums_loop(call: LineSums) -> None:
     """totals[o, p] = sum of chunk p of data[o]."""
     size, data, step, chunks = call.size, call.data, call.step, call.chunks
-    begin, end = share(call.lines * chunks * 16)
-    for item in range(begin // 16, end // 16):
+    for item in rows_of_task(call.lines * chunks):
         line = item // chunks
         done = (item - line * chunks) * call.length
         count = min(call.length, size - done)
@@ -275,7 +267,7 @@ def _parts(
     tasks = tasks_for_elements(before * size * behind)
     if behind > 1:
         columns = ColumnSums(
-            columns=before * behind,
+            before=before,
             size=size,
             behind=behind,
             output=target(0),

@@ -12,8 +12,8 @@ from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -157,8 +157,7 @@ class Lookup(TableAccess):
 @native
 def lookup_loop(call: Lookup) -> None:
     """output[n, :] = weight[data[n] clamped to the table, :]."""
-    begin, end = share(call.count)
-    for n in range(begin, end):
+    for n in elements_of_task(call.count):
         read = min(max(call.data[n], 0), call.rows - 1) * call.columns
         write = n * call.columns
         for c in range(call.columns):

@@ -18,8 +18,8 @@ from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import rows_of_task
 from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, source, target
 from mxrun.operator.operator import ForwardCall, Operator
@@ -67,9 +67,7 @@ class SquareSums(Arguments):
 def square_sums_loop(call: SquareSums) -> None:
     """sums[block, lane] = sum of data[i]^2 over every `lanes`-th element of a block."""
     count, data, size, lanes = call.count, call.data, call.size, call.lanes
-    # share() splits at multiples of 16, so each block counts as 16 elements.
-    begin, end = share((count + size - 1) // size * 16)
-    for chunk in range(begin // 16, end // 16):
+    for chunk in rows_of_task((count + size - 1) // size):
         own, first, last = chunk * lanes, chunk * size, min(count, chunk * size + size)
         for lane in range(lanes):
             call.sums[own + lane] = 0.0

@@ -14,8 +14,9 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
-from mxrun.codegen.intrinsics import share
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import runs_of_task
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -200,16 +201,12 @@ def loss_gradient_loop(call: LossGradient) -> None:
                     if call.data[i] > call.threshold:
                         counted += 1
     scale = call.scale / np.float32(max(counted, 1))
-    begin, end = share(call.rows * columns)
-    while begin < end:
-        row = begin // columns
-        stop = min(end, (row + 1) * columns)
+    for row, _, at, width in runs_of_task(call.rows, columns):
         value = scale
         if call.weight is not None:
             value *= call.weight[row]
-        for i in range(begin, stop):
+        for i in each(at, at + width):
             call.gradient[i] = value
-        begin = stop
 
 
 @implement("MakeLoss", backend="jit")

@@ -15,6 +15,7 @@ from mxrun.base.blocked import PANEL
 from mxrun.base.device import DeviceDescription
 from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Integer
 from mxrun.codegen.jit import inlined
+from mxrun.codegen.loops import vectors
 from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
     LANES,
@@ -188,27 +189,16 @@ def pack_panels(call: ProductScratch, to: int, stage: int, given: MatrixRows) ->
 
 
 @inlined
-def write_lanes(
-    output: Any, to: int, data: Any, at: int, count: int, factor: Any, is_added: int
-) -> None:
-    """Write up to sixteen elements of a row, see `write_row`."""
-    vector = multiply_lanes(load_lanes(data, at, LANES), factor)
-    if is_added:
-        before = load_lanes(output, to, count)
-        vector = add_lanes(before, stored_lanes(output, vector))
-    store_lanes(output, to, vector, count)
-
-
-@inlined
 def write_row(
     output: Any, to: int, data: Any, at: int, columns: int, factor: Any, is_added: int
 ) -> None:
     """Write a row times a factor, or add it after the rounding that a store performs."""
-    full = columns // LANES * LANES
-    for j in range(0, full, LANES):
-        write_lanes(output, to + j, data, at + j, LANES, factor, is_added)
-    if full < columns:
-        write_lanes(output, to + full, data, at + full, columns - full, factor, is_added)
+    for j, count in vectors(0, columns):
+        vector = multiply_lanes(load_lanes(data, at + j, LANES), factor)
+        if is_added:
+            before = load_lanes(output, to + j, count)
+            vector = add_lanes(before, stored_lanes(output, vector))
+        store_lanes(output, to + j, vector, count)
 
 
 def multiplies_pairs(device: DeviceDescription) -> bool:

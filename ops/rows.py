@@ -12,9 +12,10 @@ from typing import Any
 from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.intrinsics import share
+from mxrun.codegen.intrinsics import each, share
 from mxrun.codegen.jit import inlined, native
-from mxrun.codegen.vectors import LANES, lanes, store_lanes
+from mxrun.codegen.loops import runs_of_task, vectors
+from mxrun.codegen.vectors import lanes, store_lanes
 from mxrun.operator.native_kernel import LoopPart, Slot
 
 
@@ -83,8 +84,8 @@ def near_rows(stride: int) -> int:
 @inlined
 def clear(memory: Any, at: int, count: int) -> None:
     """Write 0 to `count` float32 or bfloat16 elements from `at` on."""
-    for j in range(0, count, LANES):
-        store_lanes(memory, at + j, lanes(0.0), count - j)
+    for j, width in vectors(at, at + count):
+        store_lanes(memory, j, lanes(0.0), width)
 
 
 class RowZeroing(Arguments):
@@ -100,16 +101,10 @@ class RowZeroing(Arguments):
 @native
 def zero_rows_loop(call: RowZeroing) -> None:
     """target[r, c] = 0 for rows of the given stride."""
-    columns = call.columns
-    position, end = share(call.rows * columns)
-    while position < end:
-        row = position // columns
-        column = position - row * columns
-        count = min(columns - column, end - position)
+    for row, column, _, width in runs_of_task(call.rows, call.columns):
         write = call.offset + row * call.stride + column
-        for i in range(count):
-            call.target[write + i] = 0
-        position += count
+        for i in each(write, write + width):
+            call.target[i] = 0
 
 
 def zero_part(output: Slot, count: int, device: DeviceDescription) -> LoopPart:

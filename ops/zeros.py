@@ -10,8 +10,8 @@ from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments, Integer, Uint8s
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, target
 from mxrun.operator.operator import ForwardCall, Operator
@@ -81,8 +81,7 @@ class ZeroedBytes(Arguments):
 @native
 def zeros_loop(call: ZeroedBytes) -> None:
     """Set `count` bytes to 0."""
-    begin, end = share(call.count)
-    for i in range(begin, end):
+    for i in elements_of_task(call.count):
         call.output[i] = 0
 
 

@@ -8,8 +8,7 @@
 
     @native
     def scale_loop(call: Scaling) -> None:
-        begin, end = share(call.count)
-        for i in range(begin, end):
+        for i in elements_of_task(call.count):
             call.output[i] = call.factor * call.source[i]
 
     run = HostLoop(scale_loop, Scaling(count=9, factor=0.5, source=array, output=other))

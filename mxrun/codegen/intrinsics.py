@@ -62,6 +62,15 @@ def share(count: int) -> tuple[int, int]:
 
 
 @intrinsic
+def each(begin: int, end: int, step: int = 1) -> range:
+    """Return the integers of a loop whose iterations are independent of each other.
+
+    None reads what another one assigns or writes, so that they may run in any order, or side by
+    side; what visibly depends is refused. On a CPU they run in order.
+    """
+
+
+@intrinsic
 def current_task() -> tuple[int, int]:
     """Return the number of the task, and the number of all tasks of the call."""
 

@@ -12,17 +12,16 @@ tasks, which several threads call with one block; `share` is the part of the tas
 
     @native
     def scale_loop(call: Scaling) -> None:
-        begin, end = share(call.count)
-        for i in range(begin, end):
+        for i in elements_of_task(call.count):
             call.target[i] = call.factor * call.source[i]
 
     run = HostLoop(scale_loop, Scaling(count=9, factor=0.5, source=array, target=other))
 
-The body is sequential code: numbers, assignments, conditions, loops over `range`, tuples and
-classes of NamedTuple, which exist only in the source, and calls of inlined functions and of
-intrinsics. The intrinsics are declared in `intrinsics`, `vectors` and `products`, as signatures
-without bodies: `sequential` generates their code when the function is first compiled. Compiled code
-is cached in the user's cache folder.
+The body is sequential code: numbers, assignments, conditions, loops over `range`, `each` and
+inlined functions that yield (`loops`), tuples and classes of NamedTuple, which exist only in the
+source, and calls of inlined functions and of intrinsics. The intrinsics are declared in
+`intrinsics`, `vectors` and `products`, as signatures without bodies: `sequential` generates their
+code when the function is first compiled. Compiled code is cached in the user's cache folder.
 """
 
 from __future__ import annotations

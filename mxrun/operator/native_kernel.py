@@ -16,8 +16,8 @@ from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import NativeCode, native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.operator.kernel import Handles, Kernel, OpReqType
 from mxrun.operator.launch import Array, Handle, Launch, LoopLaunch
 
@@ -175,8 +175,7 @@ class Addition(Arguments):
 @native
 def add_loop(call: Addition) -> None:
     """Compute target[i] += source[i]."""
-    begin, end = share(call.count)
-    for i in range(begin, end):
+    for i in elements_of_task(call.count):
         call.target[i] += call.source[i]
 
 

@@ -371,7 +371,8 @@ def evaluate(
     with np.errstate(all="ignore"):
         result = function(*operands, *numbers)
         if isinstance(result, tuple):
-            return tuple(np.asarray(each).astype(dtype) for each in result)
+            # Of a list: each tuple of a generator would leave the interpreter another free tuple.
+            return tuple([np.asarray(each).astype(dtype) for each in result])
         return np.asarray(result).astype(dtype)
 
 

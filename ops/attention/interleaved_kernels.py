@@ -9,8 +9,8 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Floats, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import rows_of_task
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import (
     KernelPart,
@@ -39,8 +39,7 @@ class RowClearing(Arguments):
 @native
 def clear_rows_loop(call: RowClearing) -> None:
     """Fill the rows with 0."""
-    begin, end = share(call.rows * 16)
-    for row in range(begin // 16, end // 16):
+    for row in rows_of_task(call.rows):
         clear(call.output, row * call.step, call.columns)
 
 

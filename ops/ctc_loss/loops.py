@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Integer
-from mxrun.codegen.intrinsics import share, worker
+from mxrun.codegen.intrinsics import worker
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -28,8 +29,9 @@ from mxrun.codegen.vectors import (
     sum_lanes,
     wide_lanes,
 )
+from mxrun.ops.row_reduction import row_maximum
 from mxrun.ops.rows import clear
-from mxrun.ops.softmax.loops import exponentials, row_maximum
+from mxrun.ops.softmax.loops import exponentials
 
 _ONE = 1
 _LOWEST = -3e38
@@ -137,7 +139,7 @@ def row_logarithms(call: Alignments, n: int, steps: int, own: int) -> None:
     classes = call.classes
     for t in range(steps):
         at = row_of(call, n, t)
-        most = row_maximum(call.data, at, classes)
+        most = row_maximum(at, at + classes, lambda j, count: load_lanes(call.data, j, count))
         shift, total = lanes(most), 0.0
         for j in range(0, classes, LANES):
             count = classes - j
@@ -221,10 +223,9 @@ def write_probabilities(call: Alignments, n: int, t: int, own: int) -> None:
     # The difference to a float32 number near data is exact; the rest of the logarithm is small.
     shift = np.float32(total)
     near, rest = lanes(shift), lanes(np.float32(total - np.float64(shift)))
-    for j in range(0, call.classes, LANES):
-        count = call.classes - j
-        vector = subtract_lanes(load_lanes(call.data, at + j, count), near)
-        store_lanes(call.gradient, at + j, exponentials(subtract_lanes(vector, rest)), count)
+    for j, count in vectors(at, at + call.classes):
+        vector = subtract_lanes(load_lanes(call.data, j, count), near)
+        store_lanes(call.gradient, j, exponentials(subtract_lanes(vector, rest)), count)
 
 
 @inlined
@@ -264,9 +265,7 @@ def subtract_shares(call: Alignments, n: int, steps: int, count: int, own: int, 
 def ctc_loop(call: Alignments) -> None:
     """output[n] = -log(probability of label[n]), and the gradient of data."""
     own = worker() * call.words_per_worker
-    # share() splits at multiples of 16, so each sample counts as 16 elements.
-    begin, end = share(call.batch * 16)
-    for n in range(begin // 16, end // 16):
+    for n in rows_of_task(call.batch):
         steps, count, loss = steps_of(call, n), labels_of(call, n), 0.0
         fitting = fits(call, n, steps, count)
         if fitting:
@@ -301,11 +300,9 @@ class ScaledGradients(Arguments):
 @native
 def scaled_gradients_loop(call: ScaledGradients) -> None:
     """Multiply each row by the scale of its sample."""
-    begin, end = share(call.rows * 16)
-    for row in range(begin // 16, end // 16):
+    for row in rows_of_task(call.rows):
         at = row * call.classes
         factor = lanes(call.scale[row // call.repeats % call.batch])
-        for j in range(0, call.classes, LANES):
-            count = call.classes - j
-            vector = multiply_lanes(load_lanes(call.gradient, at + j, count), factor)
-            store_lanes(call.output, at + j, vector, count)
+        for j, count in vectors(at, at + call.classes):
+            vector = multiply_lanes(load_lanes(call.gradient, j, count), factor)
+            store_lanes(call.output, j, vector, count)

@@ -13,8 +13,8 @@ from mxrun.base.device import most_tasks
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, multiply_lanes, sum_lanes
 from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, source, target
@@ -70,8 +70,7 @@ def dot(call: FewRows, data: int, weight: int) -> Any:
 @native
 def few_rows_loop(call: FewRows) -> None:
     """output[r, o] = data[r] . weight[o] + bias[o], a row of the weight after the other."""
-    begin, end = share(call.outputs)
-    for o in range(begin, end):
+    for o in elements_of_task(call.outputs):
         for r in range(call.rows):
             value = dot(call, r * call.columns, o * call.columns)
             if call.bias is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Int32s, Integer, Real
 from mxrun.codegen.intrinsics import share, worker
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import runs_of_task, vectors
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.ops.rows import clear
 from mxrun.ops.vector_stores import put_lanes
@@ -69,17 +70,11 @@ class RowGathering(IndexedRows):
 @native
 def gather_rows_loop(call: RowGathering) -> None:
     """output[r, :] = data[row of r, :], or added."""
-    columns = call.columns
-    at, end = share(call.rows * columns)
-    while at < end:
-        row = at // columns
-        column = at - row * columns
-        width = min(columns - column, end - at)
-        read = data_row(call, row) * columns + column
-        for j in range(0, width, LANES):
-            value = load_lanes(call.data, read + j, width - j)
-            put_lanes(call.output, at + j, value, width - j, call.is_added != 0)
-        at += width
+    for row, column, at, width in runs_of_task(call.rows, call.columns):
+        read = data_row(call, row) * call.columns + column
+        for j, count in vectors(0, width):
+            value = load_lanes(call.data, read + j, count)
+            put_lanes(call.output, at + j, value, count, call.is_added != 0)
 
 
 class OrderedRows(IndexedRows):
@@ -131,11 +126,8 @@ def sum_rows_loop(call: RowSums) -> None:
     # Whole vectors of the sums are stored, also beyond the last column.
     own = worker() * ((columns + LANES - 1) // LANES * LANES)
     is_added = call.is_added != 0
-    at, end = share(call.rows // call.count * size * columns)
-    while at < end:
-        row = at // columns
-        column, index = at - row * columns, row % size
-        width, first, last = min(columns - column, end - at), 0, call.ends[index]
+    for row, column, at, width in runs_of_task(call.rows // call.count * size, columns):
+        index, first, last = row % size, 0, call.ends[row % size]
         if index > 0:
             first = call.ends[index - 1]
         read = row // size * call.count * columns + column
@@ -154,7 +146,6 @@ def sum_rows_loop(call: RowSums) -> None:
                     store_lanes(sums, own + j, total, LANES)
                 else:
                     put_lanes(call.output, at + j, total, width - j, is_added)
-        at += width
 
 
 class RowScattering(IndexedRows):
@@ -167,16 +158,10 @@ class RowScattering(IndexedRows):
 @native
 def scatter_rows_loop(call: RowScattering) -> None:
     """sums[row of r, :] += grad[r, :], where no two rows have the same row of data."""
-    columns = call.columns
-    at, end = share(call.rows * columns)
-    while at < end:
-        row = at // columns
-        column = at - row * columns
-        width, write = min(columns - column, end - at), data_row(call, row) * columns + column
-        for j in range(0, width, LANES):
-            value = load_lanes(call.grad, at + j, width - j)
-            put_lanes(call.sums, write + j, value, width - j, True)
-        at += width
+    for row, column, at, width in runs_of_task(call.rows, call.columns):
+        write = data_row(call, row) * call.columns + column
+        for j, count in vectors(0, width):
+            put_lanes(call.sums, write + j, load_lanes(call.grad, at + j, count), count, True)
 
 
 class SumStoring(Arguments):
@@ -192,9 +177,8 @@ class SumStoring(Arguments):
 def store_sums_loop(call: SumStoring) -> None:
     """output = sums, rounded to its dtype, or added."""
     begin, end = share(call.elements)
-    for at in range(begin, end, LANES):
-        value = load_lanes(call.sums, at, end - at)
-        put_lanes(call.output, at, value, end - at, call.is_added != 0)
+    for at, count in vectors(begin, end):
+        put_lanes(call.output, at, load_lanes(call.sums, at, count), count, call.is_added != 0)
 
 
 class OneHotRows(Arguments):
@@ -211,16 +195,10 @@ class OneHotRows(Arguments):
 @native
 def one_hot_loop(call: OneHotRows) -> None:
     """output[n, c] = on where c = indices[n], else off."""
-    depth = call.depth
-    position, end = share(call.count * depth)
     off = lanes(call.off)
-    while position < end:
-        row = position // depth
-        column = position - row * depth
-        width = min(depth - column, end - position)
-        for j in range(0, width, LANES):
-            store_lanes(call.output, position + j, off, width - j)
+    for row, column, at, width in runs_of_task(call.count, call.depth):
+        for j, count in vectors(at, at + width):
+            store_lanes(call.output, j, off, count)
         place = call.indices[row] - column
         if 0 <= place < width:
-            call.output[position + place] = call.on
-        position += width
+            call.output[at + place] = call.on

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer, Real
-from mxrun.codegen.intrinsics import share, worker
+from mxrun.codegen.intrinsics import worker
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -27,7 +28,7 @@ from mxrun.codegen.vectors import (
     sum_lanes,
 )
 from mxrun.ops.column_sum import clear_sums
-from mxrun.ops.row_sum import row_sum
+from mxrun.ops.row_reduction import row_sum
 from mxrun.ops.rows import clear
 
 # Elements of a row that are summed in float32, and rows whose columns are: float64 sums of every
@@ -52,15 +53,9 @@ class NormalizedRows(Arguments):
 
 
 @inlined
-def distances(call: NormalizedRows, at: int, center: Any, count: int) -> Any:
-    """Return a vector of distances from the center."""
-    return subtract_lanes(load_lanes(call.data, at, count), center)
-
-
-@inlined
-def squares(call: NormalizedRows, at: int, center: Any, count: int) -> Any:
+def squares(call: NormalizedRows, j: int, center: Any, count: int) -> Any:
     """Return a vector of squared distances from the center."""
-    value = distances(call, at, center, count)
+    value = subtract_lanes(load_lanes(call.data, j, count), center)
     return multiply_lanes(value, value)
 
 
@@ -80,49 +75,31 @@ class RowNormalization(NormalizedRows):
     is_centered: Integer
 
 
-@inlined
-def normalize_vector(
-    call: RowNormalization, at: int, j: int, center: Any, factor: Any, count: int
-) -> None:
-    """Compute a vector of the output."""
-    value = subtract_lanes(load_lanes(call.data, at + j, count), center)
-    value = multiply_lanes(multiply_lanes(value, factor), load_lanes(call.gamma, j, count))
-    if call.beta is not None:
-        value = add_lanes(value, load_lanes(call.beta, j, count))
-    store_lanes(call.output, at + j, value, count)
-
-
-@inlined
-def add_row(call: RowNormalization, at: int) -> None:
-    """Write a row of data = left + right."""
-    for j in range(at, at + call.columns, LANES):
-        count = at + call.columns - j
-        total = add_lanes(load_lanes(call.left, j, count), load_lanes(call.right, j, count))
-        store_lanes(call.data, j, total, count)
-
-
 @native
 def normalize_rows_loop(call: RowNormalization) -> None:
     """output = (data - mean) / deviation * gamma + beta; it may overwrite data."""
-    columns = call.columns
-    full = columns // LANES * LANES
-    # share() splits at multiples of 16, so each row counts as 16 elements.
-    begin, end = share(call.rows * 16)
-    for row in range(begin // 16, end // 16):
-        at, average = row * columns, np.float32(0)
+    columns, data = call.columns, call.data
+    for row in rows_of_task(call.rows):
+        at, end, average = row * columns, row * columns + columns, np.float32(0)
         if call.left is not None:
-            add_row(call, at)
+            for j, count in vectors(at, end):
+                left, right = load_lanes(call.left, j, count), load_lanes(call.right, j, count)
+                store_lanes(data, j, add_lanes(left, right), count)
         if call.is_centered:
-            average = np.float32(row_sum(call, at, columns, lanes(0.0), distances) / columns)
+            total = row_sum(at, end, lambda j, count: load_lanes(data, j, count))
+            average = np.float32(total / columns)
         center = lanes(average)
-        square = row_sum(call, at, columns, center, squares) / columns
+        square = row_sum(at, end, lambda j, count: squares(call, j, center, count)) / columns
         deviation = np.sqrt(square + np.float64(call.epsilon))
         factor = lanes(np.float32(1 / deviation))
         if call.output is not None:
-            for j in range(0, full, LANES):
-                normalize_vector(call, at, j, center, factor, LANES)
-            if full < columns:
-                normalize_vector(call, at, full, center, factor, columns - full)
+            for j, count in vectors(0, columns):
+                value = subtract_lanes(load_lanes(data, at + j, count), center)
+                gamma = load_lanes(call.gamma, j, count)
+                value = multiply_lanes(multiply_lanes(value, factor), gamma)
+                if call.beta is not None:
+                    value = add_lanes(value, load_lanes(call.beta, j, count))
+                store_lanes(call.output, at + j, value, count)
         if call.mean is not None:
             call.mean[row] = average
         if call.deviation is not None:
@@ -204,48 +181,37 @@ def gradient_means(
 
 
 @inlined
-def data_gradient_vector(
-    call: RowGradients, at: int, j: int, values: Any, means: Any, count: int
-) -> None:
-    """Write a vector of data's gradient, or add it after the rounding that a write performs."""
-    center, factor = values
-    grad = multiply_lanes(load_lanes(call.grad, at + j, count), load_lanes(call.gamma, j, count))
-    along = multiply_lanes(normalized(call, at + j, center, factor, count), means[1])
-    value = multiply_lanes(subtract_lanes(subtract_lanes(grad, means[0]), along), factor)
-    if call.residual is not None:
-        further = load_lanes(call.residual, at + j, count)
-        value = add_lanes(stored_lanes(call.data_grad, value), further)
-    if call.is_added:
-        before = load_lanes(call.data_grad, at + j, count)
-        store_lanes(call.data_grad, at + j, value, count)
-        value = add_lanes(before, load_lanes(call.data_grad, at + j, count))
-    store_lanes(call.data_grad, at + j, value, count)
-
-
-@inlined
-def row_gradient(call: RowGradients, row: int, own: int, full: int) -> None:
+def row_gradient(call: RowGradients, row: int, own: int) -> None:
     """Compute a row of data's gradient, and add the row to the running sums."""
-    columns = call.columns
-    at, average = row * columns, np.float32(0)
+    at, average, data_grad = row * call.columns, np.float32(0), call.data_grad
     if call.mean is not None:
         average = call.mean[row]
     center, factor = lanes(average), lanes(1 / call.deviation[row])
     first, second = gradient_means(call, at, own, center, factor)
-    if call.data_grad is not None:
-        subtracted = lanes(first) if call.mean is not None else lanes(0.0)
-        values, means = (center, factor), (subtracted, lanes(second))
-        for j in range(0, full, LANES):
-            data_gradient_vector(call, at, j, values, means, LANES)
-        if full < columns:
-            data_gradient_vector(call, at, full, values, means, columns - full)
+    if data_grad is not None:
+        subtracted, slope = lanes(first) if call.mean is not None else lanes(0.0), lanes(second)
+        for j, count in vectors(0, call.columns):
+            grad = load_lanes(call.grad, at + j, count)
+            grad = multiply_lanes(grad, load_lanes(call.gamma, j, count))
+            along = multiply_lanes(normalized(call, at + j, center, factor, count), slope)
+            value = subtract_lanes(subtract_lanes(grad, subtracted), along)
+            value = multiply_lanes(value, factor)
+            if call.residual is not None:
+                further = load_lanes(call.residual, at + j, count)
+                value = add_lanes(stored_lanes(data_grad, value), further)
+            if call.is_added:
+                # It is added after the rounding that a write performs.
+                before = load_lanes(data_grad, at + j, count)
+                store_lanes(data_grad, at + j, value, count)
+                value = add_lanes(before, load_lanes(data_grad, at + j, count))
+            store_lanes(data_grad, at + j, value, count)
 
 
 @inlined
 def empty_running(call: RowGradients, own: int, to: int) -> None:
     """Add the running sums to those of a block, and clear them."""
     width = 2 * call.columns
-    for j in range(0, width, LANES):
-        count = width - j
+    for j, count in vectors(0, width):
         before = load_lanes(call.sums, to + j, count)
         after = add_lanes(before, load_lanes(call.running, own + j, count))
         store_lanes(call.sums, to + j, after, count)
@@ -259,16 +225,14 @@ def row_gradients_loop(call: RowGradients) -> None:
     x is the normalised data. Rows that are not centred have no term mean(g).
     """
     columns = call.columns
-    full = columns // LANES * LANES
     own = 2 * worker() * columns
-    begin, end = share(call.blocks * 16)
-    for block in range(begin // 16, end // 16):
+    for block in rows_of_task(call.blocks):
         if call.sums is not None:
             clear_sums(call.sums, 2 * block * columns, 2 * columns)
             clear(call.running, own, 2 * columns)
         beyond = min((block + 1) * call.rows_per_block, call.rows)
         for start in range(block * call.rows_per_block, beyond, _FLOAT32_ROWS):
             for row in range(start, min(start + _FLOAT32_ROWS, beyond)):
-                row_gradient(call, row, own, full)
+                row_gradient(call, row, own)
             if call.sums is not None:
                 empty_running(call, own, 2 * block * columns)

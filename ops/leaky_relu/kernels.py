@@ -12,6 +12,7 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.intrinsics import random_words, share
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import (
     LANES,
     above,
@@ -30,7 +31,7 @@ from mxrun.operator.simple import MapImplementation
 from mxrun.ops.column_sum import clear_sums
 from mxrun.ops.dropout import PRODUCT, RandomMask
 from mxrun.ops.leaky_relu.operator import LeakyReLUParameters, leaky
-from mxrun.ops.row_sum import row_sum
+from mxrun.ops.row_reduction import row_sum
 
 # Rows that the hardware prefetcher can follow.
 _NEAR_ROWS = 8
@@ -105,8 +106,7 @@ def prelu_loop(call: SlopeProduct) -> None:
     """output = values * (1 where data > 0, else gamma[channel])."""
     channels, inner, one = call.channels, call.inner, np.float32(1)
     values, data, gamma, output = call.values, call.data, call.gamma, call.output
-    begin, end = share(call.rows * channels if inner > 1 else call.rows)
-    for row in range(begin, end):
+    for row in elements_of_task(call.rows * channels if inner > 1 else call.rows):
         if inner > 1:
             slope = gamma[row % channels]
             for i in range(row * inner, (row + 1) * inner):
@@ -126,8 +126,8 @@ class GammaGradient(Channels):
 
 
 @inlined
-def negative_terms(call: GammaGradient, at: int, _: Any, count: int) -> Any:
-    """Return a vector of grad * data where data <= 0, else 0, without a shift."""
+def negative_terms(call: GammaGradient, at: int, count: int) -> Any:
+    """Return a vector of grad * data where data <= 0, else 0."""
     value, nothing = load_lanes(call.data, at, count), lanes(0.0)
     negative = choose(above(value, nothing), nothing, value)
     return multiply_lanes(load_lanes(call.grad, at, count), negative)
@@ -146,7 +146,7 @@ def prelu_gamma_loop(call: GammaGradient) -> None:
             total = 0.0
             for row in range(rows):
                 at = (row * channels + c) * inner
-                total += row_sum(call, at, inner, lanes(0.0), negative_terms)
+                total += row_sum(at, at + inner, lambda j, count: negative_terms(call, j, count))
             sums[c] = total
     else:
         clear_sums(sums, begin, end - begin)
@@ -155,7 +155,7 @@ def prelu_gamma_loop(call: GammaGradient) -> None:
                 count, running = end - c, load_lanes(sums, c, end - c)
                 for row in range(first, min(first + _NEAR_ROWS, rows)):
                     at = row * channels + c
-                    running = add_lanes(running, negative_terms(call, at, lanes(0.0), count))
+                    running = add_lanes(running, negative_terms(call, at, count))
                 store_lanes(sums, c, running, count)
     for c in range(begin, end):
         call.gamma_grad[c] = sums[c]

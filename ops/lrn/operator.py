@@ -13,8 +13,8 @@ from pydantic import Field
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
@@ -144,8 +144,7 @@ class WindowNorm(Arguments):
 def norm_loop(call: WindowNorm) -> None:
     """norm[i, c] = k + weight * sum of data[i, c - reach ... c + reach]^2, for every row i."""
     data, channels, reach = call.data, call.channels, call.reach
-    begin, end = share(call.rows)
-    for row in range(begin, end):
+    for row in elements_of_task(call.rows):
         first = row * channels
         for c in range(channels):
             total = np.float32(0)

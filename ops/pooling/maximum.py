@@ -17,8 +17,9 @@ import numpy as np
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Floats, Int32s, Uint8s
-from mxrun.codegen.intrinsics import share
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import NativeCode, NativeFunction, native
+from mxrun.codegen.loops import runs_of_task
 from mxrun.codegen.vectors import (
     add_lanes,
     choose,
@@ -106,10 +107,7 @@ def maximum_loop(call: Maximum) -> None:
     channels, depth, height, width = call.channels, call.depth, call.height, call.width
     windows_z, windows_y, windows_x = call.windows_z, call.windows_y, call.windows_x
     kernel_y, kernel_x = call.kernel_y, call.kernel_x
-    begin, end = share(call.batch * windows_z * windows_y * windows_x)
-    if begin >= end:
-        return
-    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+    for line, _, begin, size in runs_of_task(call.batch * windows_z * windows_y, windows_x):
         plane = line // windows_y
         image = plane // windows_z * depth
         first_z = plane % windows_z * call.stride_z - call.pad_z
@@ -117,7 +115,7 @@ def maximum_loop(call: Maximum) -> None:
         begin_z, end_z = max(first_z, 0), min(first_z + call.kernel_z, depth)
         begin_y, end_y = max(first_y, 0), min(first_y + kernel_y, height)
         start = line * windows_x
-        for window in range(max(begin, start), min(end, start + windows_x)):
+        for window in each(begin, begin + size):
             first_x = (window - start) * call.stride_x - call.pad_x
             begin_x, end_x = max(first_x, 0), min(first_x + kernel_x, width)
             empty = begin_z >= end_z or begin_y >= end_y or begin_x >= end_x
@@ -149,13 +147,10 @@ def maximum_of_4_loop(call: Maximum) -> None:
     """`maximum_loop` for windows of 2 x 2 that are entirely inside the data."""
     channels, data, row = call.channels, call.data, call.width * call.channels
     windows_y, windows_x = call.windows_y, call.windows_x
-    begin, end = share(call.batch * windows_y * windows_x)
-    if begin >= end:
-        return
-    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+    for line, _, begin, size in runs_of_task(call.batch * windows_y, windows_x):
         start = line * windows_x
         first = (line // windows_y * call.height + line % windows_y * call.stride_y) * row
-        for window in range(max(begin, start), min(end, start + windows_x)):
+        for window in each(begin, begin + size):
             at = first + (window - start) * call.stride_x * channels
             for c in range(0, channels, 16):
                 count = channels - c
@@ -179,13 +174,10 @@ def maximum_of_9_loop(call: Maximum) -> None:
     """`maximum_loop` for windows of 3 x 3 that each contain at least one element of the data."""
     channels, height, width, data = call.channels, call.height, call.width, call.data
     windows_y, windows_x = call.windows_y, call.windows_x
-    begin, end = share(call.batch * windows_y * windows_x)
-    if begin >= end:
-        return
-    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+    for line, _, begin, size in runs_of_task(call.batch * windows_y, windows_x):
         start, first_y = line * windows_x, line % windows_y * call.stride_y - call.pad_y
         image = line // windows_y * height
-        for window in range(max(begin, start), min(end, start + windows_x)):
+        for window in each(begin, begin + size):
             # A position outside the data is replaced by the nearest one inside: reading an element
             # of the window twice does not change the maximum.
             first_x = (window - start) * call.stride_x - call.pad_x

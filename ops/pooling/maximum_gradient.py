@@ -14,8 +14,9 @@ import numpy as np
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Floats
-from mxrun.codegen.intrinsics import share
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import NativeCode, NativeFunction, inlined, native
+from mxrun.codegen.loops import runs_of_task, vectors
 from mxrun.codegen.vectors import (
     add_lanes,
     choose,
@@ -82,10 +83,7 @@ def maximum_gradient_loop(call: MaximumGradient) -> None:
     kernel_z, stride_z = call.kernel_z, call.stride_z
     kernel_y, stride_y = call.kernel_y, call.stride_y
     kernel_x, stride_x, pad_x = call.kernel_x, call.stride_x, call.pad_x
-    begin, end = share(call.batch * depth * height * width)
-    if begin >= end:
-        return
-    for line in range(begin // width, (end - 1) // width + 1):
+    for line, column, first, size in runs_of_task(call.batch * depth * height, width):
         # Positions relative to the start of the first window: window i begins at i * stride.
         plane = line // height
         z, y = plane % depth + call.pad_z, line % height + call.pad_y
@@ -93,13 +91,11 @@ def maximum_gradient_loop(call: MaximumGradient) -> None:
         begin_z = max((z - kernel_z) // stride_z + 1, 0)
         begin_y = max((y - kernel_y) // stride_y + 1, 0)
         end_z, end_y = min(z // stride_z + 1, windows_z), min(y // stride_y + 1, windows_y)
-        start = line * width
-        first = max(begin, start)
         # The windows with x are begin_x <= window < end_x; both only increase along the line.
-        begin_x = max((first - start + pad_x - kernel_x) // stride_x + 1, 0)
-        end_x = min((first - start + pad_x) // stride_x + 1, windows_x)
-        for pixel in range(first, min(end, start + width)):
-            x = pixel - start + pad_x
+        begin_x = max((column + pad_x - kernel_x) // stride_x + 1, 0)
+        end_x = min((column + pad_x) // stride_x + 1, windows_x)
+        for pixel in range(first, first + size):
+            x = pixel - first + column + pad_x
             if begin_x * stride_x + kernel_x <= x:
                 begin_x += 1
             if end_x < windows_x and end_x * stride_x <= x:
@@ -123,12 +119,9 @@ def maximum_gradient_loop(call: MaximumGradient) -> None:
 def maximum_of_4_gradient_loop(call: MaximumGradient) -> None:
     """`maximum_gradient_loop` for windows of 2 x 2 that tile the data."""
     channels, windows_x, row = call.channels, call.windows_x, call.width * call.channels
-    begin, end = share(call.batch * call.windows_y * windows_x)
-    if begin >= end:
-        return
-    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+    for line, _, begin, size in runs_of_task(call.batch * call.windows_y, windows_x):
         start, nothing = line * windows_x, lanes(np.float32(0))
-        for window in range(max(begin, start), min(end, start + windows_x)):
+        for window in each(begin, begin + size):
             for c in range(0, channels, 16):
                 count = channels - c
                 value = load_lanes(call.out_grad, window * channels + c, count)
@@ -174,15 +167,10 @@ def gather_from_four(
     beside = first - call.stride_x if columns == 2 else no_position
     under = first - 3 * call.stride_y if rows == 2 else no_position
     last = under - call.stride_x if rows == 2 and columns == 2 else no_position
-    sought, full = (first, beside, under, last), channels // 16 * 16
-    # Complete vectors need no masks.
-    for c in range(0, full, 16):
-        total = sum_of_four(call, at + c, right, below, sought, 16)
-        write_vector(call.gradient, to + c, total, 16)
-    if full < channels:
-        count = channels - full
-        total = sum_of_four(call, at + full, right, below, sought, count)
-        write_vector(call.gradient, to + full, total, count)
+    sought = (first, beside, under, last)
+    for c, count in vectors(0, channels):
+        total = sum_of_four(call, at + c, right, below, sought, count)
+        write_vector(call.gradient, to + c, total, count)
 
 
 @inlined
@@ -207,21 +195,17 @@ def maximum_of_9_gradient_loop(call: MaximumGradient) -> None:
     channels, height, width = call.channels, call.height, call.width
     windows_y, windows_x = call.windows_y, call.windows_x
     stride_y, stride_x, pad_x = call.stride_y, call.stride_x, call.pad_x
-    begin, end = share(call.batch * height * width)
-    if begin >= end:
-        return
-    for line in range(begin // width, (end - 1) // width + 1):
+    for line, column, first, size in runs_of_task(call.batch * height, width):
         # Positions relative to the start of the first window: window i begins at i * stride.
-        start, y = line * width, line % height + call.pad_y
+        y = line % height + call.pad_y
         begin_y = max((y - 3) // stride_y + 1, 0)
         rows = min(y // stride_y + 1, windows_y) - begin_y
         row = (line // height * windows_y + begin_y) * windows_x
-        first = max(begin, start)
         # The windows with x are begin_x <= window < end_x; both only increase along the line.
-        begin_x = max((first - start + pad_x - 3) // stride_x + 1, 0)
-        end_x = min((first - start + pad_x) // stride_x + 1, windows_x)
-        for pixel in range(first, min(end, start + width)):
-            x, to = pixel - start + pad_x, pixel * channels
+        begin_x = max((column + pad_x - 3) // stride_x + 1, 0)
+        end_x = min((column + pad_x) // stride_x + 1, windows_x)
+        for pixel in range(first, first + size):
+            x, to = pixel - first + column + pad_x, pixel * channels
             if begin_x * stride_x + 3 <= x:
                 begin_x += 1
             if end_x < windows_x and end_x * stride_x <= x:

@@ -9,8 +9,8 @@ import numpy as np
 
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.ops.window import Window
 
@@ -103,8 +103,7 @@ def window_sum_loop(call: WindowSum) -> None:
     depth, height, width = call.depth, call.height, call.width
     windows_z, windows_y, windows_x = call.windows_z, call.windows_y, call.windows_x
     margin_z, margin_y, margin_x = call.margin_z, call.margin_y, call.margin_x
-    begin, end = share(call.batch * windows_z * windows_y)
-    for line in range(begin, end):
+    for line in elements_of_task(call.batch * windows_z * windows_y):
         plane = line // windows_y
         image = plane // windows_z * depth
         first_z = plane % windows_z * call.stride_z - call.pad_z
@@ -148,8 +147,7 @@ def window_sum_gradient_loop(call: WindowSumGradient) -> None:
     kernel_z, stride_z, pad_z = call.kernel_z, call.stride_z, call.pad_z
     kernel_y, stride_y, pad_y = call.kernel_y, call.stride_y, call.pad_y
     margin_z, margin_y, margin_x = call.margin_z, call.margin_y, call.margin_x
-    begin, end = share(call.batch * depth * height)
-    for line in range(begin, end):
+    for line in elements_of_task(call.batch * depth * height):
         for c in range(line * width * channels, (line + 1) * width * channels):
             gradient[c] = 0
         # Positions relative to the start of the first window: window i begins at i * stride.

@@ -1,25 +1,24 @@
 """One step of each kind of recurrent layer as maps over the elements of a row.
 
 Forward maps compute the gates, the states after the step and, unless a projection follows, the
-output; backward maps the gradients of all that a step reads. They are the formulas of `cells`, on
-single elements, and run on any device that has maps.
+output; backward maps the gradients of all that a step reads. Their formulas are those of `cells`,
+and they run on any device that has maps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from mxrun.operator import scalar
 from mxrun.operator.scalar import MapKernel
+from mxrun.ops.rnn.cells import BACKWARD, FORWARD
 from mxrun.ops.rnn.parameters import RNNParameters
 
 # Scalar functions run on symbolic values.
 Scalar = Any
-# What backward reads, and the states after a step.
-Results = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def forward_map(form: StepForm) -> MapKernel:
     def step(*values: Scalar) -> tuple[Scalar, ...]:
         given = values[: len(operands)]
         rest = values[len(operands) :]
-        recorded, (*cells, output) = _FORWARD[form.mode](given, form, rest[len(mask) :])
+        recorded, (*cells, output) = FORWARD[form.mode](given, rest[len(mask) :], form.clips_nan)
         results = (*(recorded if form.is_recorded else ()), *cells, output)
         if form.is_projected:
             return (*results, output) if form.is_recorded else results
@@ -107,7 +106,7 @@ def backward_map(form: StepForm) -> MapKernel:
     def step(*values: Scalar) -> tuple[Scalar, ...]:
         heads, rest = values[: len(first)], values[len(first) :]
         own, clip = rest[: len(recorded)], rest[len(recorded) :]
-        *found, h_grad = _BACKWARD[form.mode](_total(heads), own, form, clip)
+        *found, h_grad = BACKWARD[form.mode](_total(heads), own, clip, form.clips_nan)
         return tuple(found) if form.is_projected else (*found, h_grad)
 
     return scalar.compile(step, operands=(*first, *recorded), parameters=form.clip)
@@ -145,91 +144,3 @@ def _total(heads: Sequence[Scalar]) -> Scalar:
     if len(heads) == 1:
         return heads[0]
     return heads[0] + (heads[1] * heads[2] if len(heads) > 2 else heads[1])
-
-
-def _relu(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
-    return (), (scalar.maximum(given[0], 0.0),)
-
-
-def _tanh(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
-    return (), (scalar.tanh(given[0]),)
-
-
-def _gru(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
-    r, z, n, y, h = given
-    reset, update = scalar.sigmoid(r), scalar.sigmoid(z)
-    new = scalar.tanh(n + reset * y)
-    return (reset, update, new, y), ((1 - update) * new + update * h,)
-
-
-def _lstm(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
-    i, f, g, o, c = given
-    i, f, o, g = scalar.sigmoid(i), scalar.sigmoid(f), scalar.sigmoid(o), scalar.tanh(g)
-    cell, _ = _cell(f * c + i * g, form, clip)
-    return (i, f, g, o, cell), (cell, o * scalar.tanh(cell))
-
-
-def _cell(cell: Scalar, form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, Scalar]:
-    """Return the clipped cell, and 1 where it passes a gradient, else 0."""
-    if not form.is_clipped:
-        return cell, None
-    low, high = clip
-    passes = scalar.where(cell >= low, scalar.where(cell <= high, 1.0, 0.0), 0.0)
-    if form.clips_nan:
-        cell = scalar.where(scalar.isnan(cell), low, cell)
-    return scalar.minimum(scalar.maximum(cell, low), high), passes
-
-
-def _relu_gradient(
-    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
-) -> tuple[Scalar, ...]:
-    return scalar.where(recorded[0] > 0.0, total, total * 0.0), 0.0
-
-
-def _tanh_gradient(
-    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
-) -> tuple[Scalar, ...]:
-    return total * (1 - recorded[0] * recorded[0]), 0.0
-
-
-def _gru_gradient(
-    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
-) -> tuple[Scalar, ...]:
-    reset, update, new, y, h = recorded
-    n = total * (1 - update) * (1 - new * new)
-    z = total * (h - new) * update * (1 - update)
-    r = n * y * reset * (1 - reset)
-    return r, z, n, n * reset, total * update
-
-
-def _lstm_gradient(
-    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
-) -> tuple[Scalar, ...]:
-    c_grad, i, f, g, o, c = recorded
-    cell, passes = _cell(f * c + i * g, form, clip)
-    tanh = scalar.tanh(cell)
-    grad = c_grad + total * o * (1 - tanh * tanh)
-    if passes is not None:
-        grad = grad * passes
-    return (
-        grad * g * i * (1 - i),
-        grad * c * f * (1 - f),
-        grad * i * (1 - g * g),
-        total * tanh * o * (1 - o),
-        grad * f,
-        0.0,
-    )
-
-
-_FORWARD: dict[str, Callable[..., Results]] = {
-    "rnn_relu": _relu,
-    "rnn_tanh": _tanh,
-    "gru": _gru,
-    "lstm": _lstm,
-}
-_BACKWARD: dict[str, Callable[..., tuple[Scalar, ...]]] = {
-    "rnn_relu": _relu_gradient,
-    "rnn_tanh": _tanh_gradient,
-    "gru": _gru_gradient,
-    "lstm": _lstm_gradient,
-}

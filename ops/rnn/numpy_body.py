@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.operator.operator import BackwardCall, ByName, ForwardCall, Operator, OperatorCall
-from mxrun.ops.rnn.cells import CELLS, Cell, Saved
+from mxrun.ops.rnn.cells import Cell, Saved
 from mxrun.ops.rnn.parameters import RNNParameters, packed_weights
 from mxrun.ops.sums import sum_over
 
@@ -208,9 +208,8 @@ class RNN(Operator):
             for side in range(p.directions):
                 index = layer * p.directions + side
                 order = range(steps) if side == 0 else range(steps - 1, -1, -1)
-                kind = CELLS[p.mode](p)
                 first = ([state[index]], [cell[index]])
-                runs.append(Direction(kind, weights[layer, side], data, valid, order, *first))
+                runs.append(Direction(Cell(p), weights[layer, side], data, valid, order, *first))
             data = np.concatenate([run.forward(keeps) for run in runs], 2)
             layers.append(runs)
         return layers, data

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import rows_of_task
 from mxrun.codegen.vectors import (
     LANES,
     PANEL_COLUMNS,
@@ -65,8 +65,7 @@ def pack_panel(call: Packing, start: int, first: int) -> None:
 def pack_loop(call: Packing) -> None:
     """panels[p, k, j] = weight[k, PANEL_COLUMNS * p + j], 0 in columns that do not exist."""
     count = (call.columns + PANEL_COLUMNS - 1) // PANEL_COLUMNS
-    begin, end = share(count * 16)
-    for p in range(begin // 16, end // 16):
+    for p in rows_of_task(count):
         start = p * PANEL_COLUMNS * call.inner
         pack_panel(call, start, p * PANEL_COLUMNS)
         if call.are_pairs:

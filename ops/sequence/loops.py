@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer, Real
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
-from mxrun.codegen.vectors import LANES, lanes, load_lanes
+from mxrun.codegen.loops import runs_of_task, vectors
+from mxrun.codegen.vectors import lanes, load_lanes
 from mxrun.ops.vector_stores import put_lanes
 
 
@@ -37,13 +37,8 @@ def sequence_loop(call: Sequences) -> None:
     After the end it is data[t, n] if the steps are reversed, data[length[n] - 1, n] if the last
     one holds, else the value.
     """
-    columns = call.columns
-    at, end = share(call.steps * call.batch * columns)
-    filler = lanes(call.value)
-    while at < end:
-        row = at // columns
-        column = at - row * columns
-        width = min(columns - column, end - at)
+    columns, filler = call.columns, lanes(call.value)
+    for row, _, at, width in runs_of_task(call.steps * call.batch, columns):
         step, sequence, stride = row // call.batch, row % call.batch, call.batch
         if call.axis == 1:
             step, sequence, stride = row % call.steps, row // call.steps, 1
@@ -57,9 +52,8 @@ def sequence_loop(call: Sequences) -> None:
         if masked and call.holds and length > 0:
             masked = False
             read += (length - 1 - step) * stride * columns
-        for j in range(0, width, LANES):
+        for j, count in vectors(0, width):
             value = filler
             if not masked:
-                value = load_lanes(call.data, read + j, width - j)
-            put_lanes(call.output, at + j, value, width - j, call.is_added != 0)
-        at += width
+                value = load_lanes(call.data, read + j, count)
+            put_lanes(call.output, at + j, value, count, call.is_added != 0)

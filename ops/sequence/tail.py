@@ -13,9 +13,9 @@ from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
-from mxrun.codegen.vectors import LANES, lanes, load_lanes
+from mxrun.codegen.loops import runs_of_task, vectors
+from mxrun.codegen.vectors import lanes, load_lanes
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
@@ -130,24 +130,18 @@ class ShiftedRows(Arguments):
 @native
 def shift_rows_loop(call: ShiftedRows) -> None:
     """output[r, n] = data[r + offset + sign * length[n], n], or 0 if data has no such row."""
-    columns = call.columns
-    at, end = share(call.rows * call.batch * columns)
-    zero = lanes(0.0)
-    while at < end:
-        row = at // columns
-        column = at - row * columns
-        width = min(columns - column, end - at)
+    columns, zero = call.columns, lanes(0.0)
+    for row, _, at, width in runs_of_task(call.rows * call.batch, columns):
         length = min(max(call.lengths[row % call.batch], 0), call.steps)
         shift = call.offset + call.sign * length
         step = row // call.batch + shift
         read = at + shift * call.batch * columns
         is_there = step >= 0 and step < call.size
-        for j in range(0, width, LANES):
+        for j, count in vectors(0, width):
             value = zero
             if is_there:
-                value = load_lanes(call.data, read + j, width - j)
-            put_lanes(call.output, at + j, value, width - j, call.is_added != 0)
-        at += width
+                value = load_lanes(call.data, read + j, count)
+            put_lanes(call.output, at + j, value, count, call.is_added != 0)
 
 
 @implement("_sequence_tail", backend="jit")

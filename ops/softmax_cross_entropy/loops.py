@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import (
-    LANES,
     lanes,
     load_lanes,
     multiply_lanes,
@@ -24,8 +23,9 @@ from mxrun.codegen.vectors import (
     sum_lanes,
 )
 from mxrun.ops.labelled_rows import LabelledRows, weight_of
-from mxrun.ops.row_sum import row_sum
-from mxrun.ops.softmax.loops import exponentials, row_maximum
+from mxrun.ops.row_reduction import row_maximum, row_sum
+from mxrun.ops.rows import clear
+from mxrun.ops.softmax.loops import exponentials
 
 # Lower bound on probabilities before the logarithm (MXNet's), as an upper bound on entropies.
 _MAX_ENTROPY = -math.log(1e-8)
@@ -54,12 +54,11 @@ class RowEntropies(LabelledData):
 def entropies_loop(call: RowEntropies) -> None:
     """entropies[n] = weight[n] * -log(max(p[n, label[n]], smallest)), and the statistics."""
     classes, label, data = call.classes, call.label, call.data
-    # share() splits at multiples of 16, so each row counts as 16 elements.
-    begin, end = share(call.samples * 16)
-    for n in range(begin // 16, end // 16):
+    for n in rows_of_task(call.samples):
         row = n * classes
-        most = row_maximum(data, row, classes)
-        total = row_sum(call, row, classes, lanes(most), relative)
+        most = row_maximum(row, row + classes, lambda j, count: load_lanes(data, j, count))
+        shift = lanes(most)
+        total = row_sum(row, row + classes, lambda j, count: relative(call, j, shift, count))
         # A total that is NaN is the entropy of any label.
         entropy = total if math.isnan(total) else _MAX_ENTROPY
         if 0 <= label[n] < classes:
@@ -106,13 +105,10 @@ def gradient_loop(call: EntropyGradient) -> None:
     It may overwrite data.
     """
     classes, label, gradient = call.classes, call.label, call.gradient
-    full = classes // LANES * LANES
-    begin, end = share(call.samples * 16)
-    for n in range(begin // 16, end // 16):
+    for n in rows_of_task(call.samples):
         row, weight = n * classes, weight_of(call, n)
         if weight == 0:
-            for j in range(row, row + classes, LANES):
-                store_lanes(gradient, j, lanes(0.0), row + classes - j)
+            clear(gradient, row, classes)
             continue
         factor = call.scale * weight
         if call.head is not None:
@@ -122,10 +118,7 @@ def gradient_loop(call: EntropyGradient) -> None:
         if 0 <= label[n] < classes:
             chosen = sum_lanes(relative(call, row + label[n], most, 1), 1) / total
         scale = lanes(factor / total)
-        for j in range(row, row + full, LANES):
-            store_lanes(gradient, j, multiply_lanes(relative(call, j, most, LANES), scale), LANES)
-        if full < classes:
-            j, count = row + full, classes - full
+        for j, count in vectors(row, row + classes):
             store_lanes(gradient, j, multiply_lanes(relative(call, j, most, count), scale), count)
         if 0 <= label[n] < classes:
             gradient[row + label[n]] = (chosen - np.float32(1)) * factor

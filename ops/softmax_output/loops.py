@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Integer, Real
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.ops.labelled_rows import LabelledRows, weight_of
 
 
@@ -68,8 +68,7 @@ def softmax_gradient_loop(call: SoftmaxGradient) -> None:
             present = call.weight is None or call.weight[n // call.samples_per_weight] != 0
             if present and (call.normalization == 1 or label[n] != call.ignored):
                 counted += 1
-    begin, end = share(call.samples)
-    for n in range(begin, end):
+    for n in elements_of_task(call.samples):
         row = n * classes
         weight = weight_of(call, n)
         if weight == 0:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import types
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from imported_files import imported
+from native_agreement import agree, compiled
 
 from mxrun.base.errors import InternalError
 from mxrun.codegen import compilation
@@ -24,8 +24,7 @@ from mxrun.codegen.arguments import (
     Real,
     Uint8s,
 )
-from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.jit import InlinedFunction, NativeFunction, inlined, native
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.sequential.arithmetic import Untyped
 
 WIDTH, SCALE, PAIR = 3, np.float32(0.5), (2, 5)
@@ -66,42 +65,6 @@ class Control(Arguments):
 class Variables(Arguments):
     limit: Integer
     output: Float64s
-
-
-def copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def compiled(function: NativeFunction, arguments: Any) -> Any:
-    """Run the machine code on copies of the arguments, which are returned."""
-    own = arguments.with_values(copied)
-    HostLoop(function, own)()
-    return own
-
-
-def interpreted(function: NativeFunction, arguments: Any) -> Any:
-    """Let Python run the same source, with NumPy's numbers."""
-    own = arguments.with_values(copied)
-    numbers = {"int64": np.int64, "float32": np.float32}
-    call = types.SimpleNamespace(
-        **{
-            name: numbers.get(kind, lambda array: array)(getattr(own, name))
-            for name, kind in type(arguments).kinds().items()
-        }
-    )
-    scope = dict(function.body.__globals__)
-    for name, value in scope.items():
-        if isinstance(value, InlinedFunction):
-            scope[name] = types.FunctionType(value.body.__code__, scope)
-    with np.errstate(all="ignore"):
-        types.FunctionType(function.body.__code__, scope)(call)
-    return own
-
-
-def agree(function: NativeFunction, arguments: Any) -> None:
-    ours, pythons = compiled(function, arguments), interpreted(function, arguments)
-    for name in type(arguments).kinds():
-        np.testing.assert_array_equal(getattr(ours, name), getattr(pythons, name))
 
 
 @native
@@ -352,12 +315,16 @@ REFUSED = {
     "values = {}": "no Dict",
     "del count": "no Delete",
     "with count:\n        pass": "no With",
-    "output[0] = (lambda x: x)(1)": "no Lambda",
+    "output[0] = (lambda x: x)()": "takes 1 arguments, not 0",
+    "value = lambda x: x": "only numbers, addresses",
+    "output[0] = (lambda x: later)(1)\n    later = 1": "later has no value on some path",
     "output[0] = count ** 2": "no Pow",
     "output[0] = 2.0 // count": "no FloorDiv",
     "output[0] = ~count": "no Invert",
     "output[0] = 1 if count is None else 2": "compares addresses and None",
     "for i in (1, 2):\n        output[0] = i": "over a range",
+    "for i in min(1, 2):\n        output[0] = i": "over a range",
+    "for i in range(start=1):\n        output[0] = i": "no named arguments",
     "a, b = 1, 2, 3": "not 2 values",
     "output[0] = missing": "missing is not defined",
     "output[0] = later\n    later = 1": "later has no value on some path",
@@ -411,15 +378,6 @@ REFUSED = {
     "output[0] = np.missing": "AttributeError",
     "output[0] = reduced_run(99, 0.0, call.floats, 0, 1, np.float32(0), 0)": "no reduction",
 }
-
-
-def imported(file: Path) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(("code", "words"), list(REFUSED.items()))

@@ -20,18 +20,21 @@ def check_assigned(
     local_names: the function's parameters and variables; given: those with a value at its start.
     Raises Untyped with the line.
     """
-    paths = _Paths(frozenset(local_names))
+    paths = Paths(frozenset(local_names), "{} has no value on some path")
     end = paths.block(function.body, frozenset(given))
     values = {node.value is not None for node in paths.returns}
     if True in values and (end is not None or False in values):
         raise Untyped(f"{function.name} returns a value on some paths only").at(function.lineno)
 
 
-class _Paths:
-    """Walk along all paths of a function, each loop's body once: it only adds assignments."""
+class Paths:
+    """Walk along all paths of a function, each loop's body once: it only adds assignments.
 
-    def __init__(self, local_names: frozenset[str]) -> None:
-        self._local_names = local_names
+    local_names: variables that must have a value where they are read; else `missing` is raised.
+    """
+
+    def __init__(self, local_names: frozenset[str], missing: str) -> None:
+        self._local_names, self._missing = local_names, missing
         self._breaks: list[list[_Names]] = []
         self.returns: list[ast.Return] = []
 
@@ -53,7 +56,7 @@ class _Paths:
             return _joined(*self._loop(node.body, names), None if endless else names)
         if isinstance(node, ast.For):
             self._read(node.iter, names)
-            return _joined(*self._loop(node.body, names | set(_stored(node.target))), names)
+            return _joined(*self._loop(node.body, names | set(stored(node.target))), names)
         self._read(node, names)
         if isinstance(node, ast.Break):
             self._breaks[-1].append(names)
@@ -61,7 +64,7 @@ class _Paths:
             self.returns.append(node)
         ends = isinstance(node, (ast.Break, ast.Continue, ast.Return))
         assigns = not isinstance(node, ast.AnnAssign) or node.value is not None
-        return None if ends else names | set(_stored(node)) if assigns else names
+        return None if ends else names | set(stored(node)) if assigns else names
 
     def _loop(self, body: Sequence[ast.stmt], names: frozenset[str]) -> list[_Names]:
         """Return the variables that have a value at each `break`."""
@@ -73,14 +76,16 @@ class _Paths:
         """Check the variables that a statement or an expression reads."""
         read = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
         found = {each.id for each in read if isinstance(each.ctx, ast.Load)}
+        found -= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
         if isinstance(node, ast.AugAssign):
-            found |= set(_stored(node.target))
+            found |= set(stored(node.target))
         missing = sorted((found & self._local_names) - names)
         if missing:
-            raise Untyped(f"{missing[0]} has no value on some path").at(getattr(node, "lineno", 0))
+            raise Untyped(self._missing.format(missing[0])).at(getattr(node, "lineno", 0))
 
 
-def _stored(node: ast.AST) -> Iterator[str]:
+def stored(node: ast.AST) -> Iterator[str]:
+    """Yield the variables that a part of a function assigns."""
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
             yield each.id

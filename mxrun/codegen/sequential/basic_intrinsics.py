@@ -222,6 +222,8 @@ BASIC: dict[Any, Intrinsic] = {
     intrinsics.call_address: call_address,
     intrinsics.clipped: clipped,
     intrinsics.current_task: current_task,
+    # Loops over `each` are statements; elsewhere it is nothing.
+    intrinsics.each: typed(None, INT64, INT64, INT64)(lambda *_: None),
     intrinsics.exchange_word: exchange_word,
     intrinsics.fetch_add: fetch_add,
     intrinsics.float32s: _pointer_reader(FLOAT32),

@@ -6,7 +6,7 @@ import ast
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
@@ -37,11 +37,15 @@ from mxrun.codegen.sequential.llvm_control import variable
 
 @dataclass
 class JumpTargets:
-    """Blocks to which `continue` and `break` jump."""
+    """Blocks to which `continue` and `break` jump.
+
+    is_independent: whether the loop declares that its iterations are, by `each`.
+    """
 
     following: Any
     after: Any
     is_broken: bool = False
+    is_independent: bool = False
 
 
 @dataclass
@@ -49,14 +53,26 @@ class Scope:
     """Variables, loops and end of one inlined function.
 
     number: counts the calls. names: values of the function's own global names, for those that the
-    function lacks that it becomes part of.
+    function lacks that it becomes part of. consume: generates the body of the loop over what the
+    function yields; None if it is not such a function. last: variables of an `each` loop that has
+    ended, whose values would be those of its last iteration.
     """
 
     number: int
     leave: Any
     names: Mapping[str, Any]
+    consume: Callable[[Operand], None] | None = None
     variables: dict[str, Operand] = field(default_factory=dict)
     loops: list[JumpTargets] = field(default_factory=list)
+    last: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, eq=False)
+class Closure:
+    """Lambda expression, and the scope whose variables it reads when it is called."""
+
+    node: ast.Lambda
+    scope: Scope
 
 
 class Expressions(ABC):
@@ -68,6 +84,7 @@ class Expressions(ABC):
 
     scope: Scope
     is_complete = True
+    _scopes = 0
 
     def __init__(
         self,
@@ -93,6 +110,7 @@ class Expressions(ABC):
 
     def assign_name(self, name: str, value: Operand) -> None:
         variables = self.scope.variables
+        self.scope.last.discard(name)
         variables[name] = self.stored(name, variables.get(name), value)
 
     def stored(self, name: str, place: Operand | None, value: Operand) -> Operand:
@@ -122,6 +140,8 @@ class Expressions(ABC):
         return place
 
     def read(self, name: str) -> Operand:
+        if name in self.scope.last:
+            raise Untyped(f"{name} would be that of the last of independent iterations")
         return self.loaded(self.scope.variables[name])
 
     def loaded(self, place: Operand) -> Operand:
@@ -332,7 +352,27 @@ class Expressions(ABC):
         index = self.integer(self.expression(node.slice))
         return TypedValue(owner.kind.element, self.builder.gep(owner.code, [index]))
 
-    def of_call(self, node: ast.Call) -> Operand:
+    def of_lambda(self, node: ast.Lambda) -> Operand:
+        return Static(Closure(node, self.scope))
+
+    def closed(self, function: Closure, arguments: Sequence[Operand]) -> Operand:
+        """Generate a lambda's expression in place; it sees the variables of its own scope."""
+        parameters = [each.arg for each in function.node.args.args]
+        if len(arguments) != len(parameters):
+            raise Untyped(f"a lambda takes {len(parameters)} arguments, not {len(arguments)}")
+        around, outer = function.scope, self.scope
+        seen = {name: each for name, each in around.variables.items() if name not in parameters}
+        self._scopes += 1
+        last = around.last.difference(parameters)
+        self.scope = replace(around, number=self._scopes, variables=seen, last=last)
+        for name, value in zip(parameters, arguments, strict=True):
+            self.assign_name(name, value)
+        found = self.expression(function.node.body)
+        self.scope = outer
+        return found
+
+    def called(self, node: ast.Call) -> tuple[Any, list[Operand], dict[str, Operand]]:
+        """Return the function of a call, its arguments and those with names."""
         function = self.expression(node.func)
         if not isinstance(function, Static):
             raise Untyped("only functions can be called")
@@ -340,14 +380,20 @@ class Expressions(ABC):
         if any(each.arg is None for each in node.keywords):
             raise Untyped("arguments cannot be unpacked from a dictionary")
         named = {str(each.arg): self.expression(each.value) for each in node.keywords}
-        if isinstance(function.content, InlinedBody):
-            return self.inlined(function.content.body, arguments, named)
-        if is_named_tuple(function.content):
-            bound = inspect.signature(function.content).bind(*arguments, **named)
-            return NamedParts(bound.args, function.content._fields)
-        intrinsic = self._intrinsics.get(function.content)
+        return function.content, arguments, named
+
+    def of_call(self, node: ast.Call) -> Operand:
+        content, arguments, named = self.called(node)
+        if isinstance(content, InlinedBody):
+            return self.inlined(content.body, arguments, named)
+        if isinstance(content, Closure):
+            return self.closed(content, arguments)
+        if is_named_tuple(content):
+            bound = inspect.signature(content).bind(*arguments, **named)
+            return NamedParts(bound.args, content._fields)
+        intrinsic = self._intrinsics.get(content)
         if intrinsic is None:
-            raise Untyped(f"{function.content} cannot be called in a native function")
+            raise Untyped(f"{content} cannot be called in a native function")
         try:
             inspect.signature(intrinsic).bind(self.builder, *arguments, **named)
         except TypeError as error:

@@ -1,13 +1,14 @@
 """Lowering of a Python function to LLVM: sequential code with loops and conditions.
 
 The language is a part of Python: numbers, addresses and vectors, assignments, `if`, `while`, `for`
-over `range`, calls of intrinsics and of other functions, which are inlined. A variable has one type
-in the entire function: if an assignment does not fit the type of those before it, the function is
-lowered again with the common type of both.
+over `range`, `each` and functions that yield, calls of intrinsics, of lambdas and of other
+functions, which are inlined. A variable has one type in the entire function: if an assignment does
+not fit the type of those before it, the function is lowered again with the common type of both.
 
 What could give wrong numbers is refused where the source shows it: a variable without a value on
-some path (`assignment`), an index that varies of a tuple unless it is `i % n` with n no larger than
-the tuple, a constant step 0 of a range. Unlike in Python, these are not checked at run time:
+some path (`assignment`), an iteration of `each` that depends on another one (`independence`), an
+index that varies of a tuple unless it is `i % n` with n no larger than the tuple, a constant step 0
+of a range. Unlike in Python, these are not checked at run time:
     - addresses have no bounds, and integers wrap at 64 bits;
     - integer division by 0 gives 0;
     - a shift by a negative number or by 64 or more has an arbitrary result;
@@ -25,10 +26,13 @@ from typing import Any
 
 from llvmlite import ir
 
+from mxrun.codegen import intrinsics
+from mxrun.codegen.code_identity import InlinedBody
 from mxrun.codegen.llvm_block import function_of, slot
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.assignment import check_assigned
 from mxrun.codegen.sequential.expressions import Expressions, JumpTargets, Scope
+from mxrun.codegen.sequential.independence import check_independent, stored_names
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number
 from mxrun.codegen.sequential.kinds import (
     FLOAT32,
@@ -114,13 +118,18 @@ def _from_word(builder: Any, word: Any, kind: Kind | Pointer) -> Any:
 class _Statements(Expressions):
     """Generator of the code of functions and of their statements."""
 
-    _scopes = 0
     _depth = 0
 
     def inlined(
-        self, body: Callable[..., Any], arguments: Sequence[Operand], named: Mapping[str, Operand]
+        self,
+        body: Callable[..., Any],
+        arguments: Sequence[Operand],
+        named: Mapping[str, Operand],
+        consume: Callable[[Operand], None] | None = None,
     ) -> Operand:
         code = body.__code__
+        if inspect.isgeneratorfunction(body) != (consume is not None):
+            raise Untyped(f"{code.co_name}: loops are over functions that yield")
         if code.co_freevars:
             raise Untyped(f"{code.co_name} reads variables of a function around it")
         if self._depth == _MAX_DEPTH:
@@ -129,13 +138,13 @@ class _Statements(Expressions):
         self._depth += 1
         outer = getattr(self, "scope", None)
         leave = self.builder.append_basic_block("leave")
-        self.scope = scope = Scope(self._scopes, leave, body.__globals__)
+        self.scope = scope = Scope(self._scopes, leave, body.__globals__, consume)
         given = _bound(body, arguments, named)
         for name, value in given.items():
             self.assign_name(name, value)
         tree = tree_of(code)
         try:
-            check_assigned(tree, code.co_varnames, given)
+            check_assigned(tree, code.co_varnames + code.co_cellvars, given)
             self._statements(tree.body)
         except Untyped as error:
             raise error.within(code.co_filename) from error.__cause__
@@ -160,7 +169,14 @@ class _Statements(Expressions):
                 raise Untyped(text).at(statement.lineno) from error
 
     def do_expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):
+        if isinstance(node.value, ast.Yield) and node.value.value is not None:
+            assert self.scope.consume is not None
+            self.scope.consume(self.expression(node.value.value))
+        elif isinstance(node.value, ast.YieldFrom):
+            item = ast.Name("yielded", ast.Load())
+            loop = ast.For(item, node.value.value, [ast.Expr(ast.Yield(item))], [])
+            self.do_for(ast.fix_missing_locations(ast.copy_location(loop, node)))
+        elif not isinstance(node.value, ast.Constant):
             self.expression(node.value)
 
     def do_pass(self, node: ast.Pass) -> None:
@@ -243,7 +259,56 @@ class _Statements(Expressions):
 
     def do_for(self, node: ast.For) -> None:
         self._without_else(node)
-        start, stop, step = self.bounds(node.iter)
+        if not isinstance(node.iter, ast.Call):
+            raise Untyped("a loop is over a range, each or a function that yields")
+        function, arguments, named = self.called(node.iter)
+        if isinstance(function, InlinedBody):
+            self._loop_over_yields(node, function.body, arguments, named)
+        elif named:
+            raise Untyped("a range has no named arguments")
+        else:
+            self._loop_over_range(node, function, arguments)
+
+    def _loop_over_yields(
+        self,
+        node: ast.For,
+        body: Callable[..., Any],
+        arguments: Sequence[Operand],
+        named: Mapping[str, Operand],
+    ) -> None:
+        """Generate a function's code, with the loop's body in place of every `yield`."""
+        outer, after = self.scope, self.builder.append_basic_block("after")
+        declared = False
+
+        def consume(value: Operand) -> None:
+            nonlocal declared
+            inner, self.scope = self.scope, outer
+            following = self.builder.append_basic_block("next")
+            is_independent = any(loop.is_independent for loop in inner.loops)
+            declared |= is_independent
+            try:
+                self._iteration(node, value, JumpTargets(following, after, False, is_independent))
+            except Untyped as error:
+                raise error.within(outer.names["__file__"]) from error.__cause__
+            self.builder.position_at_end(following)
+            self.scope = inner
+
+        self.inlined(body, arguments, named, consume)
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
+        if declared:
+            outer.last |= stored_names(node)
+
+    def _iteration(self, node: ast.For, value: Operand, loop: JumpTargets) -> None:
+        if loop.is_independent:
+            check_independent(node)
+        self.assign(node.target, value)
+        with self.in_loop(loop):
+            self._statements(node.body)
+        self._jump(loop.following)
+
+    def _loop_over_range(self, node: ast.For, function: Any, arguments: Sequence[Operand]) -> None:
+        start, stop, step = self.bounds(function, arguments)
         builder = self.builder
         place = variable(self.builder, INT64.code)
         builder.store(start, place)
@@ -255,21 +320,23 @@ class _Statements(Expressions):
         index = builder.load(place)
         builder.cbranch(self.continues(index, stop, step), body, after)
         builder.position_at_end(body)
-        self.assign(node.target, TypedValue(INT64, index))
-        with self.in_loop(JumpTargets(following, after)):
-            self._statements(node.body)
-        self._jump(following)
+        loop = JumpTargets(following, after, is_independent=function is intrinsics.each)
+        self._iteration(node, TypedValue(INT64, index), loop)
         builder.position_at_end(following)
         builder.store(builder.add(builder.load(place), step, flags=["nsw"]), place)
         builder.branch(test)
         builder.position_at_end(after)
+        if loop.is_independent:
+            self.scope.last |= stored_names(node)
 
-    def bounds(self, iterable: ast.expr) -> tuple[Any, Any, Any]:
+    def bounds(self, function: Any, arguments: Sequence[Operand]) -> tuple[Any, Any, Any]:
         """Return the LLVM values of start, stop and step of a range."""
-        if not isinstance(iterable, ast.Call) or self.expression(iterable.func) != Static(range):
-            raise Untyped("a loop is over a range")
-        given = [self.integer(each) for each in self.operands(iterable.args)]
-        if not 1 <= len(given) <= 3 or iterable.keywords:
+        if function not in (range, intrinsics.each):
+            raise Untyped("a loop is over a range, each or a function that yields")
+        if function is intrinsics.each and len(arguments) == 1:
+            raise Untyped("each has two or three arguments")
+        given = [self.integer(argument) for argument in arguments]
+        if not 1 <= len(given) <= 3:
             raise Untyped("a range has one to three arguments")
         zero, one = INT64.code(0), INT64.code(1)
         if len(given) == 1:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real, Uint8s
 from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
@@ -120,8 +120,7 @@ class RecordGathering(Arguments):
 def gather_bytes_loop(call: RecordGathering) -> None:
     """Compute target[row] = float32(records[indices[first + row]]) * scale for each element."""
     elements = call.elements
-    begin, end = share(call.rows)
-    for row in range(begin, end):
+    for row in elements_of_task(call.rows):
         start = call.indices[call.first + row] * call.stride
         for i in range(elements):
             call.target[row * elements + i] = np.float32(call.records[start + i]) * call.scale

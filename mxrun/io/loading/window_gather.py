@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int32s, Int64s, Integer, Uint8s, Uint16s
 from mxrun.codegen.host_loop import HostLoop, HostLoops
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.io.dataset.fields import Field
 
 _ARGUMENTS = {"uint8": "narrow", "uint16": "wide", "int32": "widest"}
@@ -42,8 +42,7 @@ class WindowGathering(Arguments):
 def gather_windows_loop(call: WindowGathering) -> None:
     """Compute target[row] = int32(record indices[first + row]) for each element."""
     length, target = call.length, call.target
-    begin, end = share(call.rows)
-    for row in range(begin, end):
+    for row in elements_of_task(call.rows):
         start, to = call.indices[call.first + row] * call.stride, row * length
         if call.narrow is not None:
             for i in range(length):
