@@ -13,7 +13,6 @@ written, so that an output may have the address of an operand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -29,7 +28,7 @@ from mxrun.codegen.llvm_target import (
     target_machine,
 )
 from mxrun.codegen.object_cache import CompiledObject
-from mxrun.codegen.scalar_instructions import OPTIONAL
+from mxrun.codegen.scalar_instructions import AVX512
 from mxrun.codegen.scalar_operations import (
     INDEX,
     LANES,
@@ -86,17 +85,11 @@ def _parsed(symbol: str, graph: ScalarGraph, results: Sequence[int], form: LoopF
     return parsed
 
 
-def instructions() -> frozenset[str]:
-    """Return the optional operations of this processor: AVX-512 has all of them."""
-    return OPTIONAL if llvm.get_host_cpu_features().get("avx512f") else frozenset()
-
-
 def _has_simple_operations(graph: ScalarGraph) -> bool:
     """Return whether a loop has no functions that are made of many operations."""
-    return not any(node.operation in (*OPTIONAL, "rarely") for node in graph.nodes)
+    return not any(node.operation in (*AVX512, "rarely") for node in graph.nodes)
 
 
-@cache
 def _machine() -> Any:
     # Some processors' descriptions make LLVM avoid the widest registers because of their lower
     # clock.

@@ -194,8 +194,9 @@ class MapLoop:
             compiled = object_cache.find(key)
             if compiled is None:
                 # Imported late because they load LLVM's bindings.
-                from mxrun.codegen.scalar_llvm import compile_map, instructions
+                from mxrun.codegen.scalar_llvm import compile_map
                 from mxrun.codegen.scalar_lowering import lowered
+                from mxrun.codegen.scalar_operations import instructions
 
                 graph, results = lowered(self.graph, self.results, instructions())
                 compiled = compile_map(f"map_{key}", graph, results, self.form)

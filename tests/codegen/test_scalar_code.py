@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mxrun.codegen.scalar_functions import VOCABULARY
-from mxrun.codegen.scalar_llvm import instructions, module_text
+from mxrun.codegen.scalar_llvm import module_text
 from mxrun.codegen.scalar_lowering import lowered
+from mxrun.codegen.scalar_operations import instructions
 from mxrun.codegen.scalar_value import LoopForm, ScalarGraph, ScalarValue, rare_contexts
 from mxrun.operator import scalar
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -45,7 +44,7 @@ def compile_function(
     kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
     module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds, constants)))
     module.verify()
-    machine = _machine()
+    machine = target_machine(_OPTIMIZATION)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
@@ -54,8 +53,3 @@ def compile_function(
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
     return CompiledObject(symbol, machine.emit_object(with_scalar_stores(module)))
-
-
-@cache
-def _machine() -> Any:
-    return target_machine(_OPTIMIZATION)
