@@ -28,10 +28,11 @@ _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
 _TRANSLATION = (
     *("arguments", "declaration", "intrinsics", "jit", "vectors", "products", "philox"),
-    *("llvm_bfloat16", "llvm_block", "llvm_target", "processor"),
-    *("scalar_circular", "scalar_double", "scalar_exponential"),
-    *("scalar_float32", "scalar_instructions", "scalar_logarithm", "scalar_operations"),
-    *("scalar_parts", "scalar_pieces", "scalar_remainder", "scalar_value"),
+    *("llvm_bfloat16", "llvm_block", "llvm_target", "map_loop", "processor"),
+    *("scalar_circular", "scalar_double", "scalar_error_function", "scalar_exponential"),
+    *("scalar_float32", "scalar_float32_logarithm", "scalar_functions", "scalar_gamma"),
+    *("scalar_instructions", "scalar_llvm", "scalar_logarithm", "scalar_lowering"),
+    *("scalar_operations", "scalar_parts", "scalar_pieces", "scalar_remainder", "scalar_value"),
 )
 
 
@@ -43,15 +44,14 @@ class CompiledObject:
     code: bytes
 
 
-def key_of(function: str, *source_files: str) -> str:
+def key_of(function: str) -> str:
     """Return the cache key of a function's object.
 
-    It is a digest of the function's identity, the files that generate its code, this package's code
-    generator, the versions of compiler and interpreter, and the processor.
+    It is a digest of the function's identity, this package's code generator, the versions of
+    compiler and interpreter, and the processor.
     """
     chosen = processor()
-    files = map(_file_digest, source_files)
-    parts = (function, *files, _compiler(), chosen.name, chosen.features)
+    parts = (function, _compiler(), chosen.name, chosen.features)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -9,7 +9,6 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
-from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import LoopPart, Scratch, source, target
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.cached_attention.loops import BLOCK_WORDS, CachedHeads, cached_attention_loop
@@ -61,13 +60,13 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
             key_cache=target(1),
             value_cache=target(2),
             output=target(0) if attends else None,
-            code=Code(part.function),
             words_per_worker=words,
             words=Scratch(),
             cells=Scratch(),
             address=Scratch(),
         )
-        function = cached_attention_loop.bfloat16 if is_low else cached_attention_loop
+        function = cached_attention_loop.with_maps(scalar.map_of(part))
+        function = function.bfloat16 if is_low else function
         scratch = _WORD * words * request.device.workers(tasks)
         part = LoopPart(function, loop, tasks, scratch)
         return self.plain_kernel(prop, request, [part])

@@ -4,7 +4,7 @@ It computes in float32; the tensors are float32, or all bfloat16.
 
 The keys of 16 positions are stored element by element, so that the products with all of them are
 sums of vectors. Neither product sums within a vector, and nothing depends on the tasks. The
-exponentials are a map's code, which the loop calls for all positions of a head.
+exponentials are a map, which runs for all positions of a head.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mxrun.codegen.arguments import (
     Integer,
     Real,
 )
-from mxrun.codegen.intrinsics import call_address, reduced_run, share, worker
+from mxrun.codegen.intrinsics import reduced_run, run_map, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
@@ -35,8 +35,8 @@ from mxrun.codegen.vectors import (
 )
 from mxrun.ops.cached_attention.operator import CacheSizes
 
-# Argument block of the map's code, in words: the number of elements, the
-# addresses of output and operand, and the shift. A thread's scores follow, then a row of a head.
+# Argument block of the map, exp(x - shift), in words: the number of elements, the addresses of
+# output and operand, and the shift. A thread's scores follow, then a row of a head.
 BLOCK_WORDS = 16
 
 
@@ -44,8 +44,8 @@ class CachedHeads(CacheSizes):
     """Heads of `positions` positions from `position` on, and the caches, which hold earlier ones.
 
     query, key, value: rows of `query_pitch`, `key_pitch` and `value_pitch` elements, of which the
-    head begins at `..._begin`. code: that computes exp(x - shift). words, cells, address: the
-    scratch space, `words_per_worker` words for each thread.
+    head begins at `..._begin`. words, cells, address: the scratch space,
+    `words_per_worker` words for each thread.
     """
 
     scale: Real
@@ -61,7 +61,6 @@ class CachedHeads(CacheSizes):
     key_cache: Floats
     value_cache: Floats
     output: Floats
-    code: Integer
     words_per_worker: Integer
     words: Int64s
     cells: Float32s
@@ -172,7 +171,7 @@ def attend(
     call.words[own + 1] = address
     call.words[own + 2] = address
     call.cells[2 * (own + 3)] = most
-    call_address(call.code, call.address + 8 * own, 0, 1, 0, 0, 0)
+    run_map(call, 0, call.words, own)
     total = reduced_run(0, 0.0, call.cells, scores, count, 0.0, 0)
     for first in range(0, call.value_size, LANES):
         width = min(call.value_size - first, LANES)

@@ -16,8 +16,6 @@ from scalar_maps import run_map, units_off
 import mxrun
 from mxrun.codegen.scalar_functions import VOCABULARY
 from mxrun.codegen.scalar_llvm import assembly, compile_map
-from mxrun.codegen.scalar_lowering import lowered
-from mxrun.codegen.scalar_operations import instructions
 from mxrun.codegen.scalar_value import LoopForm
 from mxrun.operator import scalar
 
@@ -260,10 +258,9 @@ def test_compiled_code_calls_nothing(
     functions = (lambda x: word(x), lambda x, y: word(x, y), lambda x, y, z: word(x, y, z))
     kernel = scalar.compile(functions[count - 1], dtype=dtype)
     low = ("bfloat16",) * (1 + count) if dtype == "float32" else ()
-    graph, results = lowered(kernel.graph, kernel.results, instructions())
-    form = LoopForm(dtype, (1,) * count, stored=low)
-    assert undefined_symbols(compile_map("loop", graph, results, form).code) == set()
-    assert not re.search(r"^\s+(call|bl)", assembly(graph, results, form), re.MULTILINE)
+    loop = kernel.graph, kernel.results, LoopForm(dtype, (1,) * count, stored=low)
+    assert undefined_symbols(compile_map("loop", *loop).code) == set()
+    assert not re.search(r"^\s+(call|bl)", assembly(*loop), re.MULTILINE)
 
 
 # The payload of NaN may differ.
