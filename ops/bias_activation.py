@@ -17,12 +17,11 @@ from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Float32s, Integer, Table
-from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.intrinsics import integer, run_map, share
 from mxrun.codegen.jit import inlined, native
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import (
     KernelPart,
     LoopPart,
@@ -45,7 +44,7 @@ from mxrun.ops.gelu import (
     silu_gradient,
 )
 from mxrun.ops.leaky_relu.operator import gelu_gradient
-from mxrun.ops.map_block import BLOCK_WORDS, WORD_BYTES, MapBlocks, own_block, run_block
+from mxrun.ops.map_block import BLOCK_WORDS, WORD_BYTES, MapBlocks, own_block
 from mxrun.ops.sums import sum_over
 
 T = TypeVar("T")
@@ -173,7 +172,6 @@ class SummedMap(BlockedRows, MapBlocks):
     """
 
     chunk_rows: Integer
-    code: Integer
     tensors: Table
     output: Float32s
 
@@ -185,7 +183,7 @@ def map_rows(call: SummedMap, own: int, first: int, last: int) -> None:
     for index in range(_TENSORS):
         address = integer(call.tensors, index) + first * call.columns * _FLOAT_BYTES
         call.words[own + 1 + index] = address
-    run_block(call, call.code, own)
+    run_map(call, 0, call.words, own)
 
 
 @native
@@ -264,21 +262,18 @@ def _summed(
 
     slots: of the gradient and of the map's operands. sums: space for those of the blocks.
     """
-    words = Scratch()
     arguments = SummedMap(
         rows=blocks.rows,
         columns=blocks.columns,
         blocks=blocks.count,
         rows_per_block=blocks.rows_per_block,
         chunk_rows=max(4, _CHUNK // blocks.columns // 4 * 4),
-        code=Code(part.function),
         tensors=slots,
         output=slots[0],
         sums=sums,
         words_per_worker=BLOCK_WORDS,
-        words=words,
-        scratch_address=words,
+        words=Scratch(),
     )
     scratch = WORD_BYTES * BLOCK_WORDS * device.workers(part.tasks)
-    loop = LoopPart(summed_map_loop, arguments, part.tasks, scratch)
+    loop = LoopPart(summed_map_loop.with_maps(scalar.map_of(part)), arguments, part.tasks, scratch)
     return [loop, blocks.total_part(sums, target(BIAS), device)]

@@ -15,13 +15,12 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.codegen.arguments import Integer, Table
-from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.intrinsics import integer, run_map, share
 from mxrun.codegen.jit import native
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
@@ -30,7 +29,7 @@ from mxrun.operator.scalar import MapKernel
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.ops.gelu import silu_gradient
 from mxrun.ops.leaky_relu.operator import gelu_gradient
-from mxrun.ops.map_block import BLOCK_WORDS, WORD_BYTES, MapBlocks, own_block, run_block
+from mxrun.ops.map_block import BLOCK_WORDS, WORD_BYTES, MapBlocks, own_block
 
 T = TypeVar("T")
 # Scalar functions run on numbers, arrays and symbolic values.
@@ -166,7 +165,6 @@ class RowMaps(MapBlocks):
 
     rows: Integer
     columns: Integer
-    code: Integer
     tensor_count: Integer
     tensors: Table
     strides: Table
@@ -174,7 +172,7 @@ class RowMaps(MapBlocks):
 
 @native
 def row_maps_loop(call: RowMaps) -> None:
-    """Run the map's code for each row."""
+    """Run the map for each row."""
     own = own_block(call)
     call.words[own] = call.columns
     # share() splits at multiples of 16, so each row counts as 16 elements.
@@ -183,7 +181,7 @@ def row_maps_loop(call: RowMaps) -> None:
         for index in range(call.tensor_count):
             address = integer(call.tensors, index) + row * integer(call.strides, index)
             call.words[own + 1 + index] = address
-        run_block(call, call.code, own)
+        run_map(call, 0, call.words, own)
 
 
 @implement("gated_activation", backend="jit")
@@ -262,12 +260,10 @@ def _rows(
     arguments = RowMaps(
         rows=spec.elements // columns,
         columns=columns,
-        code=Code(part.function),
         tensor_count=len(places),
         tensors=tuple(slots),
         strides=tuple(stride for _, stride in places),
         words_per_worker=BLOCK_WORDS,
         words=Scratch(),
-        scratch_address=Scratch(),
     )
-    return LoopPart(row_maps_loop, arguments, tasks, scratch)
+    return LoopPart(row_maps_loop.with_maps(scalar.map_of(part)), arguments, tasks, scratch)

@@ -17,13 +17,12 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, strides_of
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
-from mxrun.codegen.intrinsics import call_address, float32s, integer, share, worker
+from mxrun.codegen.intrinsics import float32s, integer, run_map, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
-from mxrun.operator.scalar import MapKernel
+from mxrun.operator.scalar import MapKernel, map_of
 from mxrun.ops.copy_part import COPY
 from mxrun.ops.strided import Axes, collapsed, common_axes
 
@@ -68,7 +67,7 @@ class CopiedOperand(Gathering):
 class Chunks(Gathering):
     """Arguments of `chunks_loop`.
 
-    chunk: elements of a chunk; code: the map's code; scratch_address: the scratch space;
+    chunk: elements of a chunk; scratch_address: the scratch space;
     output_bytes, operand_bytes: bytes of an element of the outputs, and of each operand;
     modes: access mode of each operand (0: stored like the outputs, 1: gathered, 2: every chunk
     equals the first, 3: read in place, no chunk crosses the end of an innermost run).
@@ -79,7 +78,6 @@ class Chunks(Gathering):
     """
 
     chunk: Integer
-    code: Integer
     scratch_address: Integer
     output_count: Integer
     outputs: Table
@@ -223,7 +221,7 @@ def chunks_loop(call: Chunks) -> None:
         words[own] = count
         for output in range(call.output_count):
             words[first_output + output] = integer(call.outputs, output) + call.output_bytes * at
-        call_address(call.code, call.scratch_address + _WORD * own, 0, 1, 0, 0, 0)
+        run_map(call, 0, words, own)
         at += count
 
 
@@ -321,7 +319,6 @@ def _part(
     chunks = Chunks(
         **gathering,
         chunk=chunk,
-        code=Code(contiguous(requests=requests, stored=kinds).function),
         scratch_address=Scratch(),
         output_count=len(written),
         outputs=written,
@@ -332,7 +329,8 @@ def _part(
         parameter_count=len(parameters),
         parameters=tuple(parameters),
     )
-    return LoopPart(chunks_loop, chunks, tasks, scratch_bytes)
+    loop = chunks_loop.with_maps(map_of(contiguous(requests=requests, stored=kinds)))
+    return LoopPart(loop, chunks, tasks, scratch_bytes)
 
 
 def _gathering(

@@ -26,6 +26,11 @@ def onednn_library() -> str | None:
     return os.environ.get("MXRUN_ONEDNN_LIBRARY") or None
 
 
+def processor() -> str | None:
+    """Return MXRUN_PROCESSOR: kind of processor to generate code for, by default this one."""
+    return os.environ.get("MXRUN_PROCESSOR") or None
+
+
 def runs_folder() -> Path:
     """Return the folder of runs: MXRUN_RUNS, or else `runs`."""
     return Path(os.environ.get("MXRUN_RUNS") or "runs")

@@ -197,6 +197,15 @@ def scan_line(output: Any, data: Any, position: int, count: int, step: int, tota
 
 
 @intrinsic
+def run_map(call: Any, number: int, words: Any, at: int) -> None:
+    """Run a map of the native function whose arguments are `call`, see `NativeFunction.with_maps`.
+
+    The map's argument block is words[at:], int64: the number of elements, the addresses of its
+    outputs and operands, its parameters. Their memory must hold what loops write before.
+    """
+
+
+@intrinsic
 def call_address(function: int, a0: int, a1: int, a2: int, a3: int, a4: int, a5: int) -> int:
     """Call the C function at an address with six integers.
 

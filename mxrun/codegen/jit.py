@@ -41,6 +41,7 @@ from mxrun.codegen.arguments import FLOATS, Arguments
 from mxrun.codegen.code_identity import InlinedBody, identity_of
 from mxrun.codegen.compilation import compilation
 from mxrun.codegen.declaration import only_native
+from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.object_cache import CompiledObject
 
 # Modules that declare the intrinsics.
@@ -69,13 +70,15 @@ class NativeFunction:
     """Body that is compiled when its address is first requested.
 
     floats: dtype of the elements of arguments declared as `Floats`. constants: names and values of
-    integer arguments that are known when the function is compiled. is_compact: see `compact`.
+    integer arguments that are known when the function is compiled. is_compact: see `compact`. maps:
+    those that `run_map` runs, by their numbers.
     """
 
     body: Callable[[Any], None]
     floats: str = FLOAT32
     constants: tuple[tuple[str, int], ...] = ()
     is_compact: bool = False
+    maps: tuple[MapLoop, ...] = ()
 
     @cached_property
     def bfloat16(self) -> NativeFunction:
@@ -85,6 +88,10 @@ class NativeFunction:
     def with_constants(self, **constants: int) -> NativeFunction:
         """Return the function for these values of integer arguments, without code for others."""
         return _same(replace(self, constants=tuple(sorted(constants.items()))))
+
+    def with_maps(self, *maps: MapLoop) -> NativeFunction:
+        """Return the function with the code of these maps."""
+        return _same(replace(self, maps=maps))
 
     @cached_property
     def declared(self) -> type[Arguments]:
@@ -125,7 +132,9 @@ class NativeFunction:
         """
         identity = identity_of(self.body, _VOCABULARY_MODULES)
         name = f"{self.body.__module__}.{self.body.__qualname__}"
-        text = f"{name}\n{self.arguments}\n{self.constants} {self.is_compact}\n{identity}"
+        maps = "\n".join(each.text for each in self.maps)
+        options = f"{self.arguments}\n{self.constants} {self.is_compact}\n{maps}"
+        text = f"{name}\n{options}\n{identity}"
         return None if identity is None else object_cache.key_of(text)
 
     def _compile(self) -> CompiledObject:
@@ -138,7 +147,12 @@ class NativeFunction:
         symbol = f"{name}_{self.key or id(self)}"
         with compilation():
             return compile_function(
-                symbol, self.body, self.arguments, dict(self.constants), self.is_compact
+                symbol,
+                self.body,
+                self.arguments,
+                dict(self.constants),
+                self.is_compact,
+                self.maps,
             )
 
 

@@ -12,7 +12,12 @@ _GRAIN = 16
 
 
 def function_of(module: Any, symbol: str) -> Any:
-    """Add a function without code: its arguments are the block, task, tasks and worker."""
+    """Return a function without code, which is added unless it is declared already.
+
+    Its arguments are the block, task, tasks and worker.
+    """
+    if symbol in module.globals:
+        return module.globals[symbol]
     kind = ir.FunctionType(ir.VoidType(), [_WORD.as_pointer(), _WORD, _WORD, _WORD])
     return ir.Function(module, kind, symbol)
 

@@ -20,6 +20,7 @@ import numpy as np
 from mxrun.base import cache_files
 from mxrun.base.errors import InternalError
 from mxrun.base.once import once
+from mxrun.codegen.processor import processor
 
 _DIGEST_BYTES = 32
 _NATIVE = "native"
@@ -27,10 +28,11 @@ _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
 _TRANSLATION = (
     *("arguments", "declaration", "intrinsics", "jit", "vectors", "products", "philox"),
-    *("llvm_bfloat16", "llvm_block", "llvm_target"),
+    *("llvm_bfloat16", "llvm_block", "llvm_target", "map_loop", "processor"),
     *("scalar_circular", "scalar_double", "scalar_error_function", "scalar_exponential"),
-    *("scalar_float32", "scalar_instructions", "scalar_logarithm", "scalar_operations"),
-    *("scalar_parts", "scalar_pieces", "scalar_remainder", "scalar_value"),
+    *("scalar_float32", "scalar_float32_logarithm", "scalar_functions", "scalar_gamma"),
+    *("scalar_instructions", "scalar_llvm", "scalar_logarithm", "scalar_lowering"),
+    *("scalar_operations", "scalar_parts", "scalar_pieces", "scalar_remainder", "scalar_value"),
 )
 
 
@@ -42,13 +44,14 @@ class CompiledObject:
     code: bytes
 
 
-def key_of(function: str, *source_files: str) -> str:
+def key_of(function: str) -> str:
     """Return the cache key of a function's object.
 
-    It is a digest of the function's identity, the files that generate its code, this package's code
-    generator, the versions of compiler and interpreter, and the processor.
+    It is a digest of the function's identity, this package's code generator, the versions of
+    compiler and interpreter, and the processor.
     """
-    parts = (function, *map(_file_digest, source_files), _machine())
+    chosen = processor()
+    parts = (function, _compiler(), chosen.name, chosen.features)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -125,13 +128,9 @@ def _file_digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _machine_now() -> str:
-    """Return a text of everything except the function that determines compiled bytes."""
-    import llvmlite.binding as llvm
-
-    features = ",".join(
-        f"{name}{on:d}" for name, on in sorted(llvm.get_host_cpu_features().items())
-    )
+@once
+def _compiler() -> str:
+    """Return a text of everything but function and processor that determines compiled bytes."""
     folder = Path(__file__).parent
     files = [folder / f"{name}.py" for name in _TRANSLATION]
     files += sorted((folder / "sequential").glob("*.py"))
@@ -140,7 +139,4 @@ def _machine_now() -> str:
         *(metadata.version("llvmlite"), np.__version__),
         platform.python_version(),
     )
-    return " ".join((translation, *versions, llvm.get_host_cpu_name(), features))
-
-
-_machine = once(_machine_now)
+    return " ".join((translation, *versions))

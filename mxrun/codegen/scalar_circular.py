@@ -15,6 +15,7 @@ from mxrun.codegen.scalar_instructions import (
     copy_sign,
     fma,
     magnitude,
+    multiply_add,
     polynomial,
     rarely,
     select,
@@ -130,7 +131,7 @@ def far(x: ScalarValue, dtype: str) -> tuple[ScalarValue, Pair]:
     a, b, c, d = (word.convert("float64") * 2.0 ** (-30 - 32 * i) for i, word in enumerate(words))
     share, share_rest = pair_sum(a, b + c)
     rest, low = pair_product(share, HALF_PI)
-    low = fma(share, HALF_PI_REST, fma(share_rest + d, HALF_PI, low))
+    low = multiply_add(share, HALF_PI_REST, multiply_add(share_rest + d, HALF_PI, low))
     negative = x < 0.0
     flips = negative ^ (sign < 0)
     pair = (select(flips, -each, each) for each in pair_sum(rest, low))
@@ -169,7 +170,9 @@ def _sin_of_rest(rest: Pair) -> ScalarValue:
     """Compute the sine of a pair of at most pi / 4."""
     x, low = rest
     square = x * x
-    return x + fma(x * square, polynomial(square, SIN), fma(square, low * -0.5, low))
+    return x + multiply_add(
+        x * square, polynomial(square, SIN), multiply_add(square, low * -0.5, low)
+    )
 
 
 def _cos_of_rest(rest: Pair) -> ScalarValue:
@@ -178,7 +181,9 @@ def _cos_of_rest(rest: Pair) -> ScalarValue:
     square = x * x
     half = square * 0.5
     whole = 1.0 - half
-    return whole + fma(square * square, polynomial(square, COS), (1.0 - whole - half) - x * low)
+    return whole + multiply_add(
+        square * square, polynomial(square, COS), (1.0 - whole - half) - x * low
+    )
 
 
 def _wave(n: ScalarValue, rest: Pair) -> ScalarValue:
@@ -247,7 +252,7 @@ def arctan(x: ScalarValue) -> ScalarValue:
     )
     t = up / down
     square = t * t
-    return odd(x, part + (t + fma(t * square, polynomial(square, ARCTAN), rest)))
+    return odd(x, part + (t + multiply_add(t * square, polynomial(square, ARCTAN), rest)))
 
 
 def _arcsin_parts(
@@ -259,7 +264,7 @@ def _arcsin_parts(
     """
     a = magnitude(x)
     large = a > 0.5
-    square = select(large, fma(a, -0.5, 0.5), a * a)
+    square = select(large, multiply_add(a, -0.5, 0.5), a * a)
     s = select(large, square_root(square), a)
     return large, s, s * square * polynomial(square, series)
 
@@ -267,7 +272,7 @@ def _arcsin_parts(
 def arcsin(x: ScalarValue, coefficients: Sequence[float] = ARCSIN) -> ScalarValue:
     """Compute the inverse sine, with the coefficients of (arcsin(x) / x - 1) / x^2."""
     large, s, series = _arcsin_parts(x, coefficients)
-    far_result = HALF_PI - fma(series, 2.0, s * 2.0 - HALF_PI_REST)
+    far_result = HALF_PI - multiply_add(series, 2.0, s * 2.0 - HALF_PI_REST)
     return odd(x, select(large, far_result, s + series))
 
 

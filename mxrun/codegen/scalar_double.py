@@ -19,6 +19,7 @@ from mxrun.codegen.scalar_instructions import (
     copy_sign,
     fma,
     magnitude,
+    multiply_add,
     polynomial,
     rarely,
     select,
@@ -49,6 +50,23 @@ LOG = (
     0.28571754596190235,
     0.2219139809761344,
     0.19362695001646021,
+)
+# P(N < -a) * e^(a^2 / 2) * (a + 2.5) in u = (a - 2.5) / (a + 2.5), for a to NORMAL_END, N standard
+# normal, error 2^-29. Further on x * P(N < x) and P(N < x) are 0 in float32.
+NORMAL_END = 15.0
+NORMAL_TAIL = (
+    0.7066566567739313,
+    -0.43369212585056116,
+    0.13198728435270968,
+    0.009238618209165331,
+    -0.01639013396622876,
+    -0.0016195394274004739,
+    0.0025398009157756294,
+    0.0007366759006734619,
+    -0.0003347300092380901,
+    -0.00022024189081436737,
+    9.657538251180852e-06,
+    2.5150620110571153e-05,
 )
 # (sin(x) / x - 1) / x^2 in x^2, for |x| <= pi / 2, error 2^-33.
 HALF_WAVE = (
@@ -85,18 +103,41 @@ def widened(function: Callable[..., ScalarValue]) -> Callable[..., ScalarValue]:
 
 def _exp(x: ScalarValue) -> ScalarValue:
     """Compute e^x; x is clipped to [-200, 200], beyond the range of float32."""
-    z = at_most(at_least(x, -200.0), 200.0)
-    shifted = fma(z, math.log2(math.e), ROUNDING_SHIFT)
+    return _exp_within(at_most(at_least(x, -200.0), 200.0))
+
+
+def _exp_within(z: ScalarValue) -> ScalarValue:
+    """Compute e^z for |z| <= 200."""
+    shifted = multiply_add(z, math.log2(math.e), ROUNDING_SHIFT)
     k = shifted - ROUNDING_SHIFT
-    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, z))
+    r = multiply_add(k, -LN2_LOW, multiply_add(k, -LN2_HIGH, z))
     return polynomial(r, EXP) * power_of_two(k)
+
+
+def _normal_tail(a: ScalarValue) -> ScalarValue:
+    """Compute P(N < -a) for a from 0 to NORMAL_END."""
+    inverse = 1.0 / (a + 2.5)
+    scaled = inverse * polynomial(multiply_add(inverse, -5.0, 1.0), NORMAL_TAIL)
+    return scaled * _exp_within(a * a * -0.5)
+
+
+def gelu(x: ScalarValue) -> ScalarValue:
+    """Compute x * P(N < x), N standard normal, as max(x, 0) - |x| * P(N < -|x|)."""
+    a = at_most(magnitude(x), NORMAL_END)
+    return at_least(x, 0.0) - a * _normal_tail(a)
+
+
+def erfc(x: ScalarValue) -> ScalarValue:
+    """Compute 1 - erf(x) as 2 * P(N < -x * sqrt(2))."""
+    far = _normal_tail(at_most(magnitude(x) * ROOT_2, NORMAL_END)) * 2.0
+    return select(x < 0.0, 2.0 - far, far)
 
 
 def _log_of(k: ScalarValue, s: ScalarValue) -> ScalarValue:
     """Compute log(2^k * (1 + s) / (1 - s))."""
     square = s * s
-    total = fma(k, LN2_LOW, s * square * polynomial(square, LOG))
-    return fma(k, LN2_HIGH, fma(s, 2.0, total))
+    total = multiply_add(k, LN2_LOW, s * square * polynomial(square, LOG))
+    return multiply_add(k, LN2_HIGH, multiply_add(s, 2.0, total))
 
 
 def arctanh(x: ScalarValue) -> ScalarValue:
@@ -131,13 +172,13 @@ def _without_half_pi(x: ScalarValue, multiple: ScalarValue) -> ScalarValue:
 def _wave(r: ScalarValue, shifted: ScalarValue) -> ScalarValue:
     """Compute sin(r) for |r| <= pi / 2, negated if the integer in `shifted` is odd."""
     square = r * r
-    value = r * fma(square, polynomial(square, HALF_WAVE), 1.0)
+    value = r * multiply_add(square, polynomial(square, HALF_WAVE), 1.0)
     return bits(bits(value) ^ (bits(shifted) << 63))
 
 
 def sin(x: ScalarValue) -> ScalarValue:
     """Compute the sine."""
-    shifted = fma(x, 1.0 / math.pi, ROUNDING_SHIFT)
+    shifted = multiply_add(x, 1.0 / math.pi, ROUNDING_SHIFT)
     ordinary = _wave(_without_half_pi(x, (shifted - ROUNDING_SHIFT) * 2.0), shifted)
     return rarely(_is_far(x), far_sin(x, "float32"), ordinary)
 
@@ -145,14 +186,16 @@ def sin(x: ScalarValue) -> ScalarValue:
 def cos(x: ScalarValue) -> ScalarValue:
     """Compute the cosine as the sine of x + pi / 2."""
     a = magnitude(x)
-    shifted = fma(a, 1.0 / math.pi, 0.5) + ROUNDING_SHIFT
-    ordinary = _wave(_without_half_pi(a, fma(shifted - ROUNDING_SHIFT, 2.0, -1.0)), shifted)
+    shifted = multiply_add(a, 1.0 / math.pi, 0.5) + ROUNDING_SHIFT
+    ordinary = _wave(
+        _without_half_pi(a, multiply_add(shifted - ROUNDING_SHIFT, 2.0, -1.0)), shifted
+    )
     return rarely(_is_far(x), far_cos(x, "float32"), ordinary)
 
 
 def tan(x: ScalarValue) -> ScalarValue:
     """Compute the tangent."""
-    shifted = fma(x, 2.0 / math.pi, ROUNDING_SHIFT)
+    shifted = multiply_add(x, 2.0 / math.pi, ROUNDING_SHIFT)
     r = _without_half_pi(x, shifted - ROUNDING_SHIFT)
     square = r * r
     up, down = r * polynomial(square, TAN), polynomial(square, TAN_DIVISOR)

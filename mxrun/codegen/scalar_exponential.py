@@ -11,8 +11,8 @@ import math
 from mxrun.codegen.scalar_instructions import (
     at_least,
     at_most,
-    fma,
     magnitude,
+    multiply_add,
     polynomial,
     select,
 )
@@ -46,9 +46,9 @@ def exponential(
     x: ScalarValue, rest: ScalarValue | Number = 0.0
 ) -> tuple[ScalarValue, ScalarValue]:
     """Return integer k and p with e^(x + rest) = 2^k * (1 + p), for |x| <= 800."""
-    k = fma(x, math.log2(math.e), ROUNDING_SHIFT) - ROUNDING_SHIFT
-    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x)) + rest
-    return k, fma(r * r, fma(r, polynomial(r, EXPM1), 0.5), r)
+    k = multiply_add(x, math.log2(math.e), ROUNDING_SHIFT) - ROUNDING_SHIFT
+    r = multiply_add(k, -LN2_LOW, multiply_add(k, -LN2_HIGH, x)) + rest
+    return k, multiply_add(r * r, multiply_add(r, polynomial(r, EXPM1), 0.5), r)
 
 
 def exp_of_pair(x: ScalarValue, rest: ScalarValue) -> ScalarValue:
@@ -68,7 +68,7 @@ def _eighth_of_expm1(x: ScalarValue) -> ScalarValue:
     """Compute (e^x - 1) / 8, which does not overflow, for x from -700 to 711."""
     k, power = exponential(x)
     eighth = power_of_two(k - 3.0)
-    return fma(eighth, power, eighth - 0.125)
+    return multiply_add(eighth, power, eighth - 0.125)
 
 
 def expm1(x: ScalarValue) -> ScalarValue:
@@ -80,7 +80,7 @@ def expm1(x: ScalarValue) -> ScalarValue:
 def sinh(x: ScalarValue) -> ScalarValue:
     """Compute the hyperbolic sine as (h + h / (h + 1)) / 2 with h = e^|x| - 1."""
     eighth = _eighth_of_expm1(at_most(magnitude(x), 711.0))
-    return odd(x, (eighth + eighth / fma(eighth, 8.0, 1.0)) * 4.0)
+    return odd(x, (eighth + eighth / multiply_add(eighth, 8.0, 1.0)) * 4.0)
 
 
 def cosh(x: ScalarValue) -> ScalarValue:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 
-from mxrun.codegen import scalar_error_function
+from mxrun.codegen import scalar_double
 from mxrun.codegen.scalar_double import widened
 from mxrun.codegen.scalar_instructions import (
     at_least,
@@ -74,31 +74,40 @@ EXPM1 = (
     0.001393504673615098,
     0.0001966453273780644,
 )
-# (e^2r - 1 - 2 r) / (2 r^2).
-TANH = tuple(number * 2.0 ** (i + 1) for i, number in enumerate(EXPM1))
-# (log(1 + z) - z) / z^2 on [0, 1].
+# (tanh(a) - a) / a^3 in a^2, for a <= TANH_NEAR.
+TANH_NEAR = 0.8
+TANH = (
+    -0.33333298563957214,
+    0.13332246243953705,
+    -0.05385410040616989,
+    0.02130846679210663,
+    -0.007417290937155485,
+    0.0015888301422819495,
+)
+# (log(1 + z) - z + z^2 / 2) / z^3 for z to e^-SOFTPLUS_NEAR, and
+# (log(1 + e^x) - x / 2 - log(2)) / x^2 in x^2 for |x| <= SOFTPLUS_NEAR.
+SOFTPLUS_NEAR = 0.58
 LOG1P = (
-    -0.49999988079071045,
-    0.33332714438438416,
-    -0.24988864362239838,
-    0.19899621605873108,
-    -0.16135157644748688,
-    0.12479481101036072,
-    -0.08323805034160614,
-    0.042113907635211945,
-    -0.013691186904907227,
-    0.0020844400860369205,
+    0.33333075046539307,
+    -0.24991652369499207,
+    0.19895680248737335,
+    -0.15987473726272583,
+    0.11699170619249344,
+    -0.063992440700531,
+    0.018003355711698532,
 )
-# erf(x) / x - 1 in x^2, for |x| <= 0.92.
+SOFTPLUS = (0.12499982863664627, -0.00520519632846117, 0.0003308581653982401)
+# erf(x) / x - 1 in x^2, for |x| <= 0.95.
 ERF = (
-    0.12837915122509003,
-    -0.3761250078678131,
-    0.11281877011060715,
-    -0.026768580079078674,
-    0.004995853640139103,
-    -0.0006003800081089139,
+    0.12837916612625122,
+    -0.3761262893676758,
+    0.11283624917268753,
+    -0.02685566432774067,
+    0.005192210897803307,
+    -0.000804756477009505,
+    7.988239667611197e-05,
 )
-# log(1 - erf(x)), for x from 0.92 to 4.
+# log(1 - erf(x)), for x from 0.92 to 4. It is used from 0.95 on.
 ERFC_LOG = (
     0.00012784203863702714,
     -1.1292906999588013,
@@ -108,30 +117,6 @@ ERFC_LOG = (
     -0.004059030208736658,
     0.0004124173428863287,
     -1.9303643057355657e-05,
-)
-# P(N < -a) * e^(a^2 / 2) * (a + 2.5) in u = (a - 2.5) / (a + 2.5), for a to 14.7, N standard
-# normal.
-NORMAL_TAIL = (
-    0.7066566601235555,
-    -0.43369210817043896,
-    0.13198697387545677,
-    0.00923820479909659,
-    -0.01638571050806794,
-    -0.0016161074713957934,
-    0.0025179087468858866,
-    0.0007219259513155183,
-    -0.0002901498099683231,
-    -0.00018882532060868852,
-    -2.2585249949919247e-05,
-)
-# x * P(N < x) * e^(x^2 / 2) + 51 / 128 in 1 / x^2, for x from -14.7 to -5.
-NORMAL_FAR = (
-    -0.0005047441579406065,
-    0.398925910698579,
-    -1.194087372754908,
-    5.759403674240219,
-    -31.83888660621296,
-    118.44820690428763,
 )
 # The tables of sigmoid, softplus and expm1 have pieces about multiples of STEP. They end halfway
 # between two of them. A straight line is added to some.
@@ -148,6 +133,14 @@ def exp(x: ScalarValue) -> ScalarValue:
     """Compute e^x."""
     k, r = _reduced(at_most(at_least(x, -104.0), 89.0))
     return scale(polynomial(r, EXP), k)
+
+
+def _exp_within(x: ScalarValue) -> ScalarValue:
+    """Compute e^x for |x| <= 87."""
+    biased = fma(x, LOG2_E, BIASED)
+    k = biased - BIASED
+    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
+    return polynomial(r, EXP) * bits(bits(biased) << 23)
 
 
 def expm1(x: ScalarValue) -> ScalarValue:
@@ -181,17 +174,10 @@ def tanh(x: ScalarValue) -> ScalarValue:
 
 
 def _tanh_by_division(a: ScalarValue) -> ScalarValue:
-    """Compute tanh(a), a >= 0, as h / (h + 1) with h = (e^2a - 1) / 2."""
-    # The reduction of `_reduced` and `expm1` for 2 a, with every term halved.
-    biased = fma(a, 2.0 * LOG2_E, BIASED)
-    k = biased - BIASED
-    r = fma(k, -0.5 * LN2_LOW, fma(k, -0.5 * LN2_HIGH, a))
-    power = fma(r * r, polynomial(r, TANH), r)
-    power_of_two = bits(bits(biased) << 23)
-    h = fma(power_of_two, power, fma(power_of_two, 0.5, -0.5))
-    result = h / (h + 1.0)
-    # h / (h + 1) = h - h * h / (h + 1), which is less sensitive to rounding for small h.
-    return select(h < 0.5, fma(-h, result, h), result)
+    """Compute tanh(a) for a from 0 to 9.5: by a polynomial, or as 1 - 2 / (e^2a + 1)."""
+    square = a * a
+    near = fma(a * square, polynomial(square, TANH), a)
+    return select(a < TANH_NEAR, near, 1.0 - 2.0 / (_exp_within(a + a) + 1.0))
 
 
 def sigmoid(x: ScalarValue) -> ScalarValue:
@@ -208,10 +194,12 @@ def sigmoid(x: ScalarValue) -> ScalarValue:
 def _sigmoid_by_exponential(x: ScalarValue) -> ScalarValue:
     """Compute sigmoid from e^|x| = 2^k * (1 + p), as 2^-k / (2^-k + 1 + p) for negative x."""
     k, r, rest = _exponential(at_most(magnitude(x), 104.0))
-    p, power_of_two = r + rest, scale(x.constant(1.0), -k)
-    inverse = reciprocal(power_of_two + 1.0 + p)
-    # The error of the product of the inverse and the sum's three terms.
-    error = fma(-inverse, power_of_two, fma(-inverse, p, 1.0 - inverse))
+    power_of_two = scale(x.constant(1.0), -k)
+    one = power_of_two + 1.0
+    inverse = reciprocal(one + (r + rest))
+    # The error of the product of the inverse and the sum's four terms.
+    rest = rest + (power_of_two - (one - 1.0))
+    error = fma(-inverse, rest, fma(-inverse, r, fma(-inverse, one, 1.0)))
     share = power_of_two * fma(inverse, error, inverse)
     return select(x >= 0.0, 1.0 - share, share)
 
@@ -228,12 +216,17 @@ def softplus(x: ScalarValue) -> ScalarValue:
 
 
 def _softplus_by_exponential(x: ScalarValue) -> ScalarValue:
-    """Compute softplus as max(x, 0) + log(1 + z) with z = e^-|x|."""
+    """Compute softplus as max(x, 0) + log(1 + z) with z = e^-|x| or, near 0, by a polynomial."""
+    square = x * x
+    near = fma(square, polynomial(square, SOFTPLUS), x * 0.5) + math.log(2.0)
     k, r, rest = _exponential(at_least(-magnitude(x), -104.0))
     p, power_of_two = r + rest, scale(x.constant(1.0), k)
     z = fma(power_of_two, p, power_of_two)
     z_rest = fma(power_of_two, p, power_of_two - z)
-    return at_least(x, 0.0) + (z + fma(z * z, polynomial(z, LOG1P), z_rest))
+    # The slope of the logarithm is about 1 - 0.7 z.
+    cubic = fma(z * z * z, polynomial(z, LOG1P), fma(z * -0.7, z_rest, z_rest))
+    far = at_least(x, 0.0) + (z + fma(z * -0.5, z, cubic))
+    return select(magnitude(x) < SOFTPLUS_NEAR, near, far)
 
 
 def erf(x: ScalarValue) -> ScalarValue:
@@ -250,7 +243,7 @@ def erf(x: ScalarValue) -> ScalarValue:
 def erfc(x: ScalarValue) -> ScalarValue:
     """Compute 1 - erf(x) from tables of erfc(a) * e^(a^2); from 10.06 on it is 0."""
     if not looks_up(x):
-        return widened(scalar_error_function.erfc)(x)
+        return widened(scalar_double.erfc)(x)
     a = at_most(magnitude(x), 10.3)
     d, (value, *slopes) = looked_up(a, octave_number(a, ERFC_SHIFT), _erfc_pieces())
     slope = polynomial(d, slopes)
@@ -271,46 +264,20 @@ def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
     """Compute erf(a) for a from 0 to 4."""
     square = a * a
     series = fma(a, polynomial(square, ERF), a)
-    exponent = polynomial(a, ERFC_LOG)
-    biased = fma(exponent, LOG2_E, BIASED)
-    k = biased - BIASED
-    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, exponent))
-    far = 1.0 - polynomial(r, EXP) * bits(bits(biased) << 23)
-    return select(a < 0.92, series, far)
+    return select(a < 0.95, series, 1.0 - _exp_within(polynomial(a, ERFC_LOG)))
 
 
 def gelu(x: ScalarValue) -> ScalarValue:
     """Compute x * P(N < x), N standard normal; for large x it is x + gelu(-x)."""
+    far = widened(scalar_double.gelu)(x)
     if not looks_up(x):
-        return _gelu_by_division(x)
+        return far
     minus_a = at_least(-magnitude(x), -GELU_END)
     number = bits(fma(minus_a, -1.0 / GELU_STEP, ROUNDING_SHIFT))
     # Near 0 the tables hold gelu(x) - x / 2, an even function.
     line = select(minus_a > -GELU_LINE, x * 0.5, at_least(x, 0.0))
     usual = piecewise(minus_a, number, _gelu_pieces()) + line
-    return rarely(x < -GELU_FAR, _gelu_far_below(x), usual)
-
-
-def _gelu_far_below(x: ScalarValue) -> ScalarValue:
-    """Compute gelu for x below -5, where x * P(N < x) * e^(x^2 / 2) is a function of 1 / x^2."""
-    z = at_least(x, -14.7)
-    series = polynomial(1.0 / (z * z), NORMAL_FAR)
-    scaled = series - 51 / 128
-    return _times_exponential((scaled, series - (scaled + 51 / 128)), (z * -0.5, z))
-
-
-def _gelu_by_division(x: ScalarValue) -> ScalarValue:
-    """Compute gelu on machines without table lookup in registers."""
-    minus_a = at_least(-magnitude(x), -14.7)
-    k, r, power_rest = _exponential_of_product(minus_a * -0.5, minus_a)
-    total = 2.5 - minus_a
-    inverted = 1.0 / total
-    scaled = minus_a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
-    # Error of inverted * (a + 2.5) - 1; the tail changes by about 1.8 times as much.
-    error = fma(2.5 - total - minus_a, -inverted, fma(-total, inverted, 1.0))
-    rest = scaled * error * 1.8
-    tail = scale(scaled + fma(scaled + rest, r + power_rest, rest), k)
-    return copy_sign(select(x < 0.0, tail, x + tail), x)
+    return rarely(x < -GELU_FAR, far, usual)
 
 
 def _step(x: ScalarValue) -> ScalarValue:

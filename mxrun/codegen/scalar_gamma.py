@@ -14,8 +14,8 @@ from itertools import pairwise
 from mxrun.codegen.scalar_exponential import exp_of_pair
 from mxrun.codegen.scalar_instructions import (
     at_most,
-    fma,
     magnitude,
+    multiply_add,
     nearest_even,
     polynomial,
     rarely,
@@ -122,7 +122,7 @@ def _sine_of_multiple(a: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     n = nearest_even(a)
     part, half = a - n, n * 0.5
     square = part * part
-    value = part * fma(square, polynomial(square, SIN_PI), math.pi)
+    value = part * multiply_add(square, polynomial(square, SIN_PI), math.pi)
     return select(nearest_even(half) == half, value, -value), part == 0.0
 
 
@@ -135,7 +135,9 @@ def _stirling(z: ScalarValue, error: ScalarValue) -> Pair:
     high, low = log_pair(*split_any(z))
     product, product_rest = pair_product(power, high)
     total, total_rest = any_pair_sum(product, -z)
-    rest = fma(power, low, product_rest) + fma(error, fma(inverse, -0.5, high), total_rest)
+    rest = multiply_add(power, low, product_rest) + multiply_add(
+        error, multiply_add(inverse, -0.5, high), total_rest
+    )
     root = exp_of_pair(total * 0.5, rest * 0.5)
     return polynomial(inverse, STIRLING) * root, root
 
@@ -174,15 +176,18 @@ def _gammaln_of_positive(a: ScalarValue) -> ScalarValue:
     """
     n = round_down(a + 0.5)
     d = a - n
-    argument = select(n == 0.0, fma(a, a, a), select(n == 1.0, a, 1.0))
+    argument = select(n == 0.0, multiply_add(a, a, a), select(n == 1.0, a, 1.0))
     for step in range(1, 5):
         argument = select(n > step + 1.0, argument * (a - float(step)), argument)
     far = n >= SERIES_BEGIN
     logarithm = log_of(*split_any(select(far, a, argument)))
     inverse = 1.0 / a
-    series = fma(inverse, polynomial(inverse * inverse, SERIES), 0.5 * math.log(2 * math.pi)) - a
+    series = (
+        multiply_add(inverse, polynomial(inverse * inverse, SERIES), 0.5 * math.log(2 * math.pi))
+        - a
+    )
     factor = select(far, a - 0.5, select(n < 2.0, a.constant(-1.0), 1.0))
-    return fma(factor, logarithm, select(far, series, d * polynomial(d, GAMMALN)))
+    return multiply_add(factor, logarithm, select(far, series, d * polynomial(d, GAMMALN)))
 
 
 def _gammaln_of_negative(x: ScalarValue, opposite: ScalarValue) -> ScalarValue:

@@ -11,19 +11,54 @@ from typing import Any
 
 from mxrun.codegen.scalar_value import FLOATS, Number, ScalarValue
 
-# Float32 operations that are single instructions on some machines. Elsewhere several instructions
-# give the same result or, in place of the approximate reciprocals, the rounded ones. The lookup is
-# too slow there: functions then use another algorithm.
-OPTIONAL = frozenset({"scale", "exponent", "mantissa", "lookup", "reciprocal", "reciprocal_root"})
+# Float32 operations that are single instructions of AVX-512. Elsewhere several instructions give
+# the same result or, in place of the approximate reciprocals, the rounded ones. The lookup is too
+# slow there: functions then use another algorithm.
+AVX512 = frozenset({"scale", "exponent", "mantissa", "lookup", "reciprocal", "reciprocal_root"})
+# Operations that the oldest processors of x86-64 lack: x * y + z rounded once, and rounding to
+# integers.
+FMA, ROUNDING = "fma", "rounding"
 
+# 26 bits of the fraction of float64.
+_UPPER_HALF = -(2**27)
+# Floating-point numbers from here on are integers.
+_INTEGERS = {"float32": 2.0**23, "float64": 2.0**52}
 _ROUNDING_SHIFT = 12582912.0  # 1.5 * 2^23: adding it leaves the nearest integer in the lowest bits
 _ONE_BITS, _THREE_QUARTERS_BITS = 0x3F800000, 0x3F400000
 _BITS = {"float32": "int32", "float64": "int64", "int32": "float32", "int64": "float64"}
 
 
 def fma(x: ScalarValue, y: ScalarValue | Number, z: ScalarValue | Number) -> ScalarValue:
-    """Compute x * y + z, rounded once."""
-    return x.make("fma", _like(x, y), _like(x, z))
+    """Compute x * y + z, rounded once.
+
+    Machines without this instruction round twice, which differs where the exact result is almost
+    halfway between two numbers. A result that needs no rounding is exact there, too.
+    """
+    y, z = _like(x, y), _like(x, z)
+    if FMA in x.graph.instructions:
+        return x.make("fma", y, z)
+    if x.dtype == "float32":
+        wide_x, wide_y, wide_z = (each.convert("float64") for each in (x, y, z))
+        return (wide_x * wide_y + wide_z).convert("float32")
+    product = x * y
+    total = product + z
+    part = total - product
+    rest = (product - (total - part)) + (z - part) + _product_rest(x, y, product)
+    # The rest is NaN where the result is infinite, and 0 would make -0 to 0.
+    return select((magnitude(total) < math.inf) & (rest != 0.0), total + rest, total)
+
+
+def multiply_add(x: ScalarValue, y: ScalarValue | Number, z: ScalarValue | Number) -> ScalarValue:
+    """Compute x * y + z of float64, rounded once or twice, whichever is faster."""
+    return fma(x, y, z) if FMA in x.graph.instructions else x * y + z
+
+
+def _product_rest(x: ScalarValue, y: ScalarValue, product: ScalarValue) -> ScalarValue:
+    """Return x * y - product of float64 numbers, from the halves of both."""
+    upper_x, upper_y = (bits(bits(each) & _UPPER_HALF) for each in (x, y))
+    lower_x, lower_y = x - upper_x, y - upper_y
+    rest = upper_x * upper_y - product
+    return rest + upper_x * lower_y + lower_x * upper_y + lower_x * lower_y
 
 
 def select(condition: ScalarValue, x: ScalarValue | Number, y: ScalarValue | Number) -> ScalarValue:
@@ -85,22 +120,30 @@ def reciprocal_root(x: ScalarValue) -> ScalarValue:
 
 def nearest_even(x: ScalarValue) -> ScalarValue:
     """Round to the nearest integer, ties to even."""
-    return x.make("nearest_even")
+    if ROUNDING in x.graph.instructions:
+        return x.make("nearest_even")
+    shift = copy_sign(x.constant(_INTEGERS[x.dtype]), x)
+    return select(magnitude(x) < _INTEGERS[x.dtype], copy_sign(x + shift - shift, x), x)
 
 
 def round_down(x: ScalarValue) -> ScalarValue:
     """Return the largest integer not above x."""
-    return x.make("round_down")
+    if ROUNDING in x.graph.instructions:
+        return x.make("round_down")
+    near = nearest_even(x)
+    return select(near > x, near - 1.0, near)
 
 
 def round_up(x: ScalarValue) -> ScalarValue:
     """Return the smallest integer not below x."""
-    return x.make("round_up")
+    return x.make("round_up") if ROUNDING in x.graph.instructions else -round_down(-x)
 
 
 def truncate(x: ScalarValue) -> ScalarValue:
     """Round towards zero."""
-    return x.make("truncate")
+    if ROUNDING in x.graph.instructions:
+        return x.make("truncate")
+    return copy_sign(round_down(magnitude(x)), x)
 
 
 def bits(x: ScalarValue) -> ScalarValue:
@@ -125,7 +168,7 @@ def exponent_and_mantissa(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     For 0, infinity and NaN, k is -infinity, infinity and NaN, and m is 1 or NaN; for negative
     numbers m is NaN.
     """
-    if x.graph.instructions >= OPTIONAL:
+    if "mantissa" in x.graph.instructions:
         m = x.make("mantissa")
         return x.make("exponent") - m.make("exponent"), m
     small = x < 2.0**-126
@@ -149,10 +192,24 @@ def lookup(index: ScalarValue, entries: Sequence[float]) -> ScalarValue:
 
 def polynomial(x: ScalarValue, coefficients: Sequence[ScalarValue | float]) -> ScalarValue:
     """Compute the sum of coefficients[i] * x^i by Horner's rule."""
+    if FMA not in x.graph.instructions:
+        return _polynomial_of_float64(x, coefficients)
     total: Any = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         total = fma(x, total, coefficient)
     return _like(x, total)
+
+
+def _polynomial_of_float64(
+    x: ScalarValue, coefficients: Sequence[ScalarValue | float]
+) -> ScalarValue:
+    """Compute it in float64, where rounding products does not matter to float32 numbers."""
+    wide: Any = x.convert("float64")
+    own = [e.convert("float64") if isinstance(e, ScalarValue) else e for e in coefficients]
+    total: Any = own[-1]
+    for coefficient in reversed(own[:-1]):
+        total = wide * total + coefficient
+    return _like(wide, total).convert(x.dtype)
 
 
 def _like(x: ScalarValue, other: ScalarValue | Number) -> ScalarValue:

@@ -13,7 +13,6 @@ written, so that an output may have the address of an operand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -29,7 +28,8 @@ from mxrun.codegen.llvm_target import (
     target_machine,
 )
 from mxrun.codegen.object_cache import CompiledObject
-from mxrun.codegen.scalar_instructions import OPTIONAL
+from mxrun.codegen.scalar_instructions import AVX512
+from mxrun.codegen.scalar_lowering import lowered
 from mxrun.codegen.scalar_operations import (
     INDEX,
     LANES,
@@ -37,6 +37,7 @@ from mxrun.codegen.scalar_operations import (
     TYPES,
     WORD,
     OperationGenerator,
+    instructions,
     vector_of,
 )
 from mxrun.codegen.scalar_value import (
@@ -60,43 +61,33 @@ _NARROW = ('"min-legal-vector-width"="0"', '"prefer-vector-width"="256"')
 def compile_map(
     symbol: str, graph: ScalarGraph, results: Sequence[int], form: LoopForm
 ) -> CompiledObject:
-    """Compile the loop over a lowered graph that stores the nodes `results` to the outputs.
+    """Compile the loop over a graph that stores the nodes `results` to the outputs.
 
     symbol: name of the function, which must be unique in a process.
     """
-    module = _parsed(symbol, graph, results, form)
+    module = map_module(symbol, graph, results, form)
     return CompiledObject(symbol, _machine().emit_object(module))
 
 
 def assembly(graph: ScalarGraph, results: Sequence[int], form: LoopForm) -> str:
     """Return the loop as assembly text, for inspection."""
-    return str(_machine().emit_assembly(_parsed("map_loop", graph, results, form)))
+    return str(_machine().emit_assembly(map_module("map_loop", graph, results, form)))
 
 
-def module_text(graph: ScalarGraph, results: Sequence[int], form: LoopForm) -> str:
-    """Return the loop as LLVM IR."""
-    return str(_parsed("map_loop", graph, results, form))
-
-
-def _parsed(symbol: str, graph: ScalarGraph, results: Sequence[int], form: LoopForm) -> Any:
+def map_module(symbol: str, graph: ScalarGraph, results: Sequence[int], form: LoopForm) -> Any:
+    """Return LLVM's module of the loop, the function `symbol`."""
     module = ir.Module(symbol)
-    _LoopGenerator(module, symbol, graph, results, form).build()
+    _LoopGenerator(module, symbol, *lowered(graph, results, instructions()), form).build()
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     return parsed
 
 
-def instructions() -> frozenset[str]:
-    """Return the optional operations of this processor: AVX-512 has all of them."""
-    return OPTIONAL if llvm.get_host_cpu_features().get("avx512f") else frozenset()
-
-
 def _has_simple_operations(graph: ScalarGraph) -> bool:
     """Return whether a loop has no functions that are made of many operations."""
-    return not any(node.operation in (*OPTIONAL, "rarely") for node in graph.nodes)
+    return not any(node.operation in (*AVX512, "rarely") for node in graph.nodes)
 
 
-@cache
 def _machine() -> Any:
     # Some processors' descriptions make LLVM avoid the widest registers because of their lower
     # clock.

@@ -14,6 +14,7 @@ from mxrun.codegen.scalar_instructions import (
     copy_sign,
     fma,
     magnitude,
+    multiply_add,
     nearest_even,
     polynomial,
     rarely,
@@ -76,10 +77,10 @@ def log_of(k: ScalarValue | Number, f: ScalarValue) -> ScalarValue:
     square, half = s * s, f * f * 0.5
     # Two chains of half the length: in native functions nothing else may be there to compute.
     fourth = square * square
-    series = fma(square, polynomial(fourth, LOG[1::2]), polynomial(fourth, LOG[::2]))
-    inner = s * fma(square, series, half)
+    series = multiply_add(square, polynomial(fourth, LOG[1::2]), polynomial(fourth, LOG[::2]))
+    inner = s * multiply_add(square, series, half)
     if isinstance(k, ScalarValue):
-        return fma(k, LN2_HIGH, f - (half - fma(k, LN2_LOW, inner)))
+        return multiply_add(k, LN2_HIGH, f - (half - multiply_add(k, LN2_LOW, inner)))
     return f - (half - inner)
 
 
@@ -92,16 +93,16 @@ def log_pair(k: ScalarValue, f: ScalarValue) -> Pair:
     s = f / total
     s_rest = (fma(-s, total, f) - s * total_rest) / total
     square, square_rest = pair_product(s, s)
-    square_rest = fma(s * 2.0, s_rest, square_rest)
+    square_rest = multiply_add(s * 2.0, s_rest, square_rest)
     cube, cube_rest = pair_product(s, square)
-    cube_rest = cube_rest + fma(s, square_rest, s_rest * square)
+    cube_rest = cube_rest + multiply_add(s, square_rest, s_rest * square)
     factor, factor_rest = pair_sum(s.constant(2 / 3), square * polynomial(square, LOG_REST))
     term, term_rest = pair_product(cube, factor)
-    term_rest = term_rest + fma(cube, factor_rest + TWO_THIRDS_REST, cube_rest * factor)
+    term_rest = term_rest + multiply_add(cube, factor_rest + TWO_THIRDS_REST, cube_rest * factor)
     high, low = pair_sum(s * 2.0, term)
-    low = low + fma(s_rest, 2.0, term_rest)
+    low = low + multiply_add(s_rest, 2.0, term_rest)
     total, rest = pair_sum(k * LN2_HIGH, high)
-    return pair_sum(total, rest + fma(k, LN2_LOW, low))
+    return pair_sum(total, rest + multiply_add(k, LN2_LOW, low))
 
 
 def _of_positive(x: ScalarValue, result: ScalarValue) -> ScalarValue:
@@ -118,14 +119,14 @@ def log(x: ScalarValue) -> ScalarValue:
 def log2(x: ScalarValue) -> ScalarValue:
     """Compute the logarithm to base 2, exact for powers of two."""
     k, f = split_any(x)
-    return _of_positive(x, fma(log_of(0.0, f), math.log2(math.e), k))
+    return _of_positive(x, multiply_add(log_of(0.0, f), math.log2(math.e), k))
 
 
 def log10(x: ScalarValue) -> ScalarValue:
     """Compute the logarithm to base 10."""
     k, f = split_any(x)
-    total = fma(k, LOG10_2_LOW, log_of(0.0, f) * math.log10(math.e))
-    return _of_positive(x, fma(k, LOG10_2_HIGH, total))
+    total = multiply_add(k, LOG10_2_LOW, log_of(0.0, f) * math.log10(math.e))
+    return _of_positive(x, multiply_add(k, LOG10_2_HIGH, total))
 
 
 def _split_after_1(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
@@ -133,7 +134,7 @@ def _split_after_1(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     k, f = split(x + 1.0)
     inverse = power_of_two(-at_most(k, 1000.0))
     # Where the exponent is large, 1 does not matter.
-    return k, select(x < 2.0**60, fma(x, inverse, inverse - 1.0), f)
+    return k, select(x < 2.0**60, multiply_add(x, inverse, inverse - 1.0), f)
 
 
 def log1p(x: ScalarValue) -> ScalarValue:

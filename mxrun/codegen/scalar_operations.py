@@ -12,6 +12,8 @@ from llvmlite import ir
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.processor import processor
+from mxrun.codegen.scalar_instructions import AVX512, FMA, ROUNDING
 from mxrun.codegen.scalar_value import BOOL, FLOATS, ScalarGraph, ScalarNode, ScalarValue
 
 # Elements of a vector. Two registers of 512 bits side by side hide the latency of long dependency
@@ -43,11 +45,20 @@ def vector_of(element: Any, count: int = LANES) -> Any:
     return ir.VectorType(element, count)
 
 
+def instructions() -> frozenset[str]:
+    """Return the optional operations of the processor."""
+    chosen = processor()
+    # Processors other than x86's have both, under other names.
+    is_plain = chosen.has("sse2") and not chosen.has("fma")
+    found = frozenset() if is_plain else frozenset({FMA, ROUNDING})
+    return found | AVX512 if chosen.has("avx512f") else found
+
+
 def float64_code(
     builder: Any, function: Callable[[ScalarValue], ScalarValue], argument: Any
 ) -> Any:
     """Generate the code of a function without rare elements, of a float64 number or vector."""
-    graph = ScalarGraph()
+    graph = ScalarGraph(instructions())
     result = function(graph.add("operand", "float64", (), 0))
     count = argument.type.count if isinstance(argument.type, ir.VectorType) else 0
     operations = OperationGenerator(builder, count)

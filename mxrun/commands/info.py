@@ -10,6 +10,7 @@ from typing import Any
 from mxrun import __version__
 from mxrun.base import cache_files
 from mxrun.base.device import CPU
+from mxrun.codegen.processor import processor
 from mxrun.device.registry import device_kind, device_kinds
 
 # Libraries whose versions may change results or speed.
@@ -27,7 +28,7 @@ def info() -> dict[str, Any]:
     import llvmlite.binding as llvm
 
     folder = cache_files.root()
-    processor = device_kind(CPU)
+    cpu = device_kind(CPU)
     kinds = [device_kind(name) for name in device_kinds()]
     return {
         "mxrun": __version__,
@@ -35,9 +36,9 @@ def info() -> dict[str, Any]:
         "executable": sys.executable,
         "system": platform.platform(),
         "processor": {
-            "model": processor.model(0),
-            "code_generated_for": llvm.get_host_cpu_name(),
-            "cores": processor.cores(),
+            "model": cpu.model(0),
+            "code_generated_for": processor().name,
+            "cores": cpu.cores(),
         },
         "libraries": {
             **{name: _version(name) for name in (*_LIBRARIES, *_OPTIONAL)},

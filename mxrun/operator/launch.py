@@ -82,13 +82,6 @@ class PythonLaunch:
     prepare: Callable[[Views], Callable[[], None]]
 
 
-@dataclass(frozen=True)
-class Code:
-    """Machine code that a loop calls, compiled when the loop is bound."""
-
-    function: NativeCode
-
-
 # Argument of a generated map: a tensor, an array of constants, or the bits of a number.
 MapArgument: TypeAlias = Handle | Array | float | int | None
 
@@ -97,7 +90,7 @@ MapArgument: TypeAlias = Handle | Array | float | int | None
 class LoopLaunch:
     """Run of a compiled loop, cut into `tasks`, which any thread may run in any order.
 
-    arguments: with handles for addresses, and `Code` for functions; of a generated map a tuple.
+    arguments: with handles for addresses; of a generated map a tuple.
     """
 
     function: NativeCode

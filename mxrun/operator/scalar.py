@@ -37,8 +37,8 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
 from mxrun.base.near_names import nearest
-from mxrun.base.once import cached_property
-from mxrun.codegen import object_cache, scalar_cuda
+from mxrun.codegen import scalar_cuda
+from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.scalar_functions import (
     VOCABULARY,
     abs,
@@ -146,6 +146,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "map_of",
     "maximum",
     "minimum",
     "mod",
@@ -170,38 +171,8 @@ Array = npt.NDArray[Any]
 Function = Callable[..., Any]
 
 _NAMES = (*VOCABULARY, "where", "logical_and", "logical_or", "logical_xor", "logical_not")
-_BACKEND = Path(object_cache.__file__).parent
-# Source files that determine the machine code of a graph.
-_TRANSLATION = tuple(map(str, sorted(_BACKEND.glob("scalar_*.py"))))
-_ADDRESSES: dict[str, int] = {}
+_BACKEND = Path(scalar_cuda.__file__).parent
 _NOT_ARITHMETIC = ("operand", "convert", "select")
-
-
-@dataclass(frozen=True, eq=False)
-class MapLoop:
-    """Machine code of one form of a map, compiled at the first access to `address`."""
-
-    graph: ScalarGraph
-    results: tuple[int, ...]
-    form: LoopForm
-
-    @cached_property
-    def address(self) -> int:
-        """Address of the function, see `jit.NativeCode`."""
-        text = f"{self.form} {self.results}\n{self.graph.describe()}"
-        key = object_cache.key_of(text, *_TRANSLATION)
-        if key not in _ADDRESSES:
-            compiled = object_cache.find(key)
-            if compiled is None:
-                # Imported late because they load LLVM's bindings.
-                from mxrun.codegen.scalar_llvm import compile_map, instructions
-                from mxrun.codegen.scalar_lowering import lowered
-
-                graph, results = lowered(self.graph, self.results, instructions())
-                compiled = compile_map(f"map_{key}", graph, results, self.form)
-                object_cache.store(key, compiled)
-            _ADDRESSES[key] = object_cache.link(compiled)
-        return _ADDRESSES[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,6 +289,12 @@ class MapKernel:
         words = (_word(number, self.dtype) for number in parameters)
         places = (*(outputs[index] for index in wanted), *operands)
         return LoopPart(loop, (count, *places, *words), tasks_for_elements(count), scratch_bytes)
+
+
+def map_of(part: LoopPart) -> MapLoop:
+    """Return the map of a part that `MapKernel` has made, for a loop that contains its code."""
+    assert isinstance(part.function, MapLoop)
+    return part.function
 
 
 def without_add_requests(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:

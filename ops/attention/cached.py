@@ -4,7 +4,7 @@ It computes in float32; the tensors are float32, or all bfloat16.
 
 The keys of 16 positions are stored element by element, so that the products with all of them are
 sums of vectors. Neither product sums within a vector, and nothing depends on the tasks. The
-exponentials are a map's code, which the loop calls for all positions of a head.
+exponentials are a map, which runs for all positions of a head.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Floats, Int32s, Int64s, Integer
-from mxrun.codegen.intrinsics import call_address, reduced_run, share, worker
+from mxrun.codegen.intrinsics import reduced_run, run_map, share, worker
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
@@ -29,8 +29,8 @@ from mxrun.codegen.vectors import (
 from mxrun.ops.attention.blocks import AttentionProjections
 from mxrun.ops.positions import first_position
 
-# Argument block of the map's code, in words: the number of elements, the
-# addresses of output and operand, and the shift. A thread's scores follow, then a row of a head.
+# Argument block of the map, exp(x - shift), in words: the number of elements, the addresses of
+# output and operand, and the shift. A thread's scores follow, then a row of a head.
 BLOCK_WORDS = 16
 
 
@@ -38,7 +38,7 @@ class CachedHeads(AttentionProjections):
     """Attention of `queries` positions from `position` on, and the caches of `keys` positions,
     which hold the earlier ones.
 
-    code: that computes exp(x - shift). words, cells, address: the scratch space,
+    words, cells, address: the scratch space,
     `words_per_worker` words for each thread.
     """
 
@@ -46,7 +46,6 @@ class CachedHeads(AttentionProjections):
     key_cache: Floats
     value_cache: Floats
     output: Floats
-    code: Integer
     words_per_worker: Integer
     words: Int64s
     cells: Float32s
@@ -157,7 +156,7 @@ def attend(
     call.words[own + 1] = address
     call.words[own + 2] = address
     call.cells[2 * (own + 3)] = most
-    call_address(call.code, call.address + 8 * own, 0, 1, 0, 0, 0)
+    run_map(call, 0, call.words, own)
     total = reduced_run(0, 0.0, call.cells, scores, count, 0.0, 0)
     for first in range(0, call.value_size, LANES):
         width = min(call.value_size - first, LANES)

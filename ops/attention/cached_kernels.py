@@ -11,7 +11,6 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
-from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
 from mxrun.ops.attention.cached import BLOCK_WORDS, CachedHeads, cached_attention_loop
 from mxrun.ops.attention.shapes import BLOCK, AttentionSizes, padded
@@ -47,13 +46,13 @@ def cached_kernel(
         key_cache=target(1),
         value_cache=target(2),
         output=None if request.requests[0] is OpReqType.NULL else target(0),
-        code=Code(part.function),
         words_per_worker=words,
         words=Scratch(),
         cells=Scratch(),
         address=Scratch(),
     )
-    function = cached_attention_loop.bfloat16 if dtype == BFLOAT16 else cached_attention_loop
+    function = cached_attention_loop.with_maps(scalar.map_of(part))
+    function = function.bfloat16 if dtype == BFLOAT16 else function
     scratch = _WORD * words * request.device.workers(tasks)
     parts = [LoopPart(function, loop, tasks, scratch)]
     return native_kernel(

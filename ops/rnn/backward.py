@@ -294,7 +294,7 @@ class BackwardParts:
             **build.steps(side, table, slots.lengths),
         )
         loop = backward_pairs_loop if layout.are_pairs else backward_loop
-        loop = loop if layout.dtype == FLOAT32 else loop.bfloat16
+        loop = (loop if layout.dtype == FLOAT32 else loop.bfloat16).with_maps(*table.maps)
         build.parts.append(LoopPart(loop, arguments, layout.tasks, build.words_bytes))
 
     def output_grad(self, layer: int) -> Slot | None:

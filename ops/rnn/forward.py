@@ -158,7 +158,7 @@ class ForwardParts:
             **build.steps(side, table, slots.lengths),
         )
         loop = forward_pairs_loop if layout.are_pairs else forward_loop
-        loop = loop if layout.dtype == FLOAT32 else loop.bfloat16
+        loop = (loop if layout.dtype == FLOAT32 else loop.bfloat16).with_maps(*table.maps)
         build.parts.append(LoopPart(loop, arguments, layout.tasks, build.words_bytes))
 
 

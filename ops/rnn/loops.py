@@ -17,7 +17,7 @@ from mxrun.codegen.arguments import (
     Integer,
     Table,
 )
-from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.intrinsics import integer, run_map, share
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
@@ -28,7 +28,7 @@ from mxrun.codegen.vectors import (
     multiply_panel,
     store_lanes,
 )
-from mxrun.ops.map_block import MapBlocks, own_block, run_block
+from mxrun.ops.map_block import MapBlocks, own_block
 from mxrun.ops.rows import clear
 
 # Words of a thread's scratch space: the argument block of a map.
@@ -36,7 +36,7 @@ WORDS_PER_WORKER = 32
 # Index of a row of a map's tensor: of the step, of the step that forward runs before it, of the
 # sequence in the batch, or of the step among those of the sequence's mask.
 STEP, PRECEDING, SEQUENCE, MASK = 0, 1, 2, 3
-# Words before the tensors of a map in the table: code, elements, tensors, parameters.
+# Words before the tensors of a map in the table: number, elements, tensors, parameters.
 MAP_HEADER = 4
 # Words of one tensor: address, bytes from row to row, index of the row.
 TENSOR_WORDS = 3
@@ -47,7 +47,7 @@ class SequenceSteps(MapBlocks):
 
     The row of step t of sequence n is t * step_stride + n * batch_stride. is_reversed: whether the
     last step runs first. lengths: None if all sequences have full length. mask_stride: rows of the
-    mask from sequence to sequence. maps: all maps, see `run_map`.
+    mask from sequence to sequence. maps: all maps, see `run_row`.
 
     hidden: elements of a state, size: of what is projected. panels: the recurrent weight's for
     `columns` of the `width` columns of a row's products; other_panels: its others, for `size`
@@ -80,10 +80,10 @@ class SequenceSteps(MapBlocks):
 
 
 @inlined
-def run_map(call: SequenceSteps, own: int, at: int, row: int, n: int, t: int) -> int:
+def run_row(call: SequenceSteps, own: int, at: int, row: int, n: int, t: int) -> int:
     """Run the map at `at` of the table on one row of each of its tensors; return where it ends.
 
-    A map is: its code, the elements of a row, the numbers of tensors and of parameters; for each
+    A map is: its number, the elements of a row, the numbers of tensors and of parameters; for each
     tensor its address, the bytes from row to row, and which row; then the parameters.
     """
     tensors, parameters = integer(call.maps, at + 2), integer(call.maps, at + 3)
@@ -104,7 +104,7 @@ def run_map(call: SequenceSteps, own: int, at: int, row: int, n: int, t: int) ->
         place += TENSOR_WORDS
     for parameter in range(parameters):
         call.words[to + tensors + parameter] = integer(call.maps, place + parameter)
-    run_block(call, integer(call.maps, at), own)
+    run_map(call, integer(call.maps, at), call.words, own)
     return place + parameters
 
 
@@ -112,7 +112,7 @@ def run_map(call: SequenceSteps, own: int, at: int, row: int, n: int, t: int) ->
 def run_maps(call: SequenceSteps, own: int, at: int, count: int, row: int, n: int, t: int) -> None:
     """Run `count` maps that stand one after the other in the table."""
     for _ in range(count):
-        at = run_map(call, own, at, row, n, t)
+        at = run_row(call, own, at, row, n, t)
 
 
 @inlined
@@ -234,7 +234,7 @@ def run_projecting(call: SequenceSteps, own: int, t: int, row: int, first: int, 
     for n in range(first, first + rows):
         if is_valid(call, t, n):
             here = row + (n - first) * call.batch_stride
-            run_map(call, own, call.projecting, here, n, t)
+            run_row(call, own, call.projecting, here, n, t)
 
 
 @inlined
@@ -281,7 +281,7 @@ def run_forward(call: ForwardSteps, product: Any) -> None:
             for n in range(first, first + rows):
                 here = row + (n - first) * stride
                 if is_valid(call, t, n):
-                    run_map(call, own, call.step, here, n, t)
+                    run_row(call, own, call.step, here, n, t)
                 else:
                     run_maps(call, own, call.hold, call.hold_count, here, n, t)
             if call.projected is not None and runs:
@@ -406,7 +406,7 @@ def run_backward(call: BackwardSteps, product: Any) -> None:
             for n in range(first, first + rows):
                 if is_valid(call, t, n):
                     here = row + (n - first) * stride
-                    run_map(call, own, step, here, n, t)
+                    run_row(call, own, step, here, n, t)
             multiply_gradients(call, product, row, first, rows)
 
 

@@ -162,7 +162,7 @@ class KernelBuilder:
 
     def steps(self, side: int, table: MapTable, lengths: Slot | None) -> dict[str, Any]:
         """Return the common arguments of the loops over the steps, by name."""
-        layout, own = self.layout, Scratch()
+        layout = self.layout
         p = layout.parameters
         return {
             "steps": layout.steps,
@@ -177,8 +177,7 @@ class KernelBuilder:
             "size": p.state_size,
             "hidden": p.hidden,
             "words_per_worker": WORDS_PER_WORKER,
-            "words": own,
-            "scratch_address": own,
+            "words": Scratch(),
         }
 
     @property

@@ -8,10 +8,10 @@ from typing import Any
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32, item_size
+from mxrun.codegen.map_loop import MapLoop
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import Slot
-from mxrun.operator.scalar import MapKernel
+from mxrun.operator.scalar import MapKernel, map_of
 from mxrun.ops.rnn.layout import TensorKey, shifted
 from mxrun.ops.rnn.loops import STEP
 
@@ -60,11 +60,12 @@ class CallSlots:
 
 
 class MapTable:
-    """Builder of the table of one loop: see `loops.run_map`."""
+    """Builder of the table of one loop: see `loops.run_row`."""
 
     def __init__(self, device: DeviceDescription) -> None:
         self._device = device
         self.entries: list[Any] = []
+        self.maps: list[MapLoop] = []
 
     def add(
         self,
@@ -89,7 +90,10 @@ class MapTable:
         assert isinstance(part.arguments, tuple)
         words = part.arguments[len(part.arguments) - len(parameters) :]
         start = len(self.entries)
-        self.entries += [Code(part.function), elements, len(tensors), len(parameters)]
+        loop = map_of(part)
+        if loop not in self.maps:
+            self.maps.append(loop)
+        self.entries += [self.maps.index(loop), elements, len(tensors), len(parameters)]
         for tensor in tensors:
             pitch = tensor.pitch * item_size(tensor.dtype)
             self.entries += [tensor.slot, pitch, tensor.index]

@@ -15,11 +15,15 @@ from scalar_maps import units_off
 from mxrun.codegen import intrinsics, jit, object_cache, products, vectors
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int64s, Integer, Table
 from mxrun.codegen.host_loop import HostLoop
+from mxrun.codegen.intrinsics import run_map
+from mxrun.codegen.scalar_value import LoopForm
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.compiler import INTRINSICS
 from mxrun.codegen.sequential.kinds import NOTHING
 from mxrun.device.cpu.call import TaskThreads
 from mxrun.device.cpu.pooled_loop import PooledLoop
+from mxrun.operator import scalar
+from mxrun.operator.scalar import MapLoop
 
 DECLARED: list[Callable[..., Any]] = [
     each
@@ -179,3 +183,49 @@ def test_logarithms_are_accurate_without_the_c_library() -> None:
     compiled = object_cache.find(logarithm_loop.key)
     assert compiled is not None
     assert undefined_symbols(compiled.code) <= {"memset", "memcpy"}
+
+
+class MappedRows(Arguments):
+    count: Integer
+    words: Int64s
+    address: Integer
+    data: Float32s
+
+
+@jit.native
+def mapped_rows_loop(call: MappedRows) -> None:
+    """data[i] = map i % 2 of data[i], an element at a time."""
+    for i in range(call.count):
+        call.words[0] = 1
+        call.words[1] = call.address + 4 * i
+        call.words[2] = call.address + 4 * i
+        run_map(call, i % 2, call.words, 0)
+
+
+def test_maps_are_part_of_the_code_of_a_loop() -> None:
+    maps = [
+        MapLoop(kernel.graph, kernel.results, LoopForm("float32", (1,)))
+        for kernel in map(scalar.compile, (lambda x: scalar.exp(x), lambda x: x * 2 + 1))
+    ]
+    loop = mapped_rows_loop.with_maps(*maps)
+    again = [MapLoop(each.graph, each.results, each.form) for each in maps]
+    assert loop is mapped_rows_loop.with_maps(*again)
+    assert loop.key != mapped_rows_loop.with_maps(*reversed(maps)).key
+    data = np.linspace(-3, 3, 7).astype(np.float32)
+    wanted = np.where(np.arange(7) % 2, data * 2 + 1, np.exp(data))
+    words = np.zeros(3, np.int64)
+    call = MappedRows(count=7, words=words, address=data.ctypes.data, data=data)
+    HostLoop(loop, call)()
+    np.testing.assert_allclose(data, wanted, rtol=2e-7)
+    assert loop.key is not None
+    compiled = object_cache.find(loop.key)
+    assert compiled is not None
+    assert undefined_symbols(compiled.code) == set()
+
+
+def test_a_loop_of_other_maps_does_nothing() -> None:
+    data = np.ones(1, np.float32)
+    words = np.zeros(3, np.int64)
+    call = MappedRows(count=1, words=words, address=data.ctypes.data, data=data)
+    HostLoop(mapped_rows_loop, call)()
+    assert data[0] == 1

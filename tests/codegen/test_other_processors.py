@@ -38,7 +38,7 @@ def test_loops_compile_for_another_processor(monkeypatch: pytest.MonkeyPatch) ->
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
     machine = target.create_target_machine(opt=3, reloc="default", codemodel="jitdefault")
-    monkeypatch.setattr(compiler, "_machine", lambda: machine)
+    monkeypatch.setattr(compiler, "target_machine", lambda *options: machine)
     loops = host_loops()
     assert len(loops) > 15
     for loop in loops:

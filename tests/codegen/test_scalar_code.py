@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mxrun.codegen.processor import KINDS, lacks
 from mxrun.codegen.scalar_functions import VOCABULARY
-from mxrun.codegen.scalar_llvm import instructions, module_text
-from mxrun.codegen.scalar_lowering import lowered
+from mxrun.codegen.scalar_llvm import map_module
 from mxrun.codegen.scalar_value import LoopForm, ScalarGraph, ScalarValue, rare_contexts
 from mxrun.operator import scalar
 
@@ -18,13 +18,16 @@ ARGUMENTS = {"pow": 2, "mod": 2, "maximum": 2, "minimum": 2, "fma": 3}
 
 @pytest.mark.parametrize("adds", [False, True])
 @pytest.mark.parametrize("name", VOCABULARY)
-def test_code_reads_nothing_that_is_not_there(name: str, adds: bool) -> None:
+def test_code_reads_nothing_that_is_not_there(
+    name: str, adds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     word, count = VOCABULARY[name], ARGUMENTS.get(name, 1)
     functions = (None, lambda x: word(x), lambda x, y: word(x, y), lambda x, y, z: word(x, y, z))
     kernel = scalar.compile(functions[count])
     form = LoopForm("float32", (1,) * count, (adds,))
-    for machine in (instructions(), frozenset[str]()):
-        text = module_text(*lowered(kernel.graph, kernel.results, machine), form)
+    for processor in (each for each in KINDS if not lacks(each)):
+        monkeypatch.setenv("MXRUN_PROCESSOR", processor)
+        text = str(map_module("loop", kernel.graph, kernel.results, form))
         # Undefined values are allowed only as the start of a vector that is then filled.
         for line in text.splitlines():
             if re.search(r"\b(undef|poison)\b", line):
@@ -64,7 +67,6 @@ def test_rare_elements_cost_one_branch(name: str, branches: int) -> None:
     plain, kernel = scalar.compile(lambda x, y: x + y), scalar.compile(function)
     jumps = []
     for each in (plain, kernel):
-        graph, results = lowered(each.graph, each.results, instructions())
-        text = module_text(graph, results, LoopForm("float32", (1, 1)))
+        text = str(map_module("loop", each.graph, each.results, LoopForm("float32", (1, 1))))
         jumps.append(len(re.findall(r"br i1 ", text)))
     assert jumps[1] - jumps[0] == branches

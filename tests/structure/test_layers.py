@@ -66,9 +66,9 @@ MAY_IMPORT = {
         "preparation run inference generation inspection commands"
     ),
     "commands": (
-        "base options config runtime operator graph passes planner compiler device contract "
-        "executor io convert peers train frontend library preparation run inference generation "
-        "survey inspection"
+        "base options config codegen runtime operator graph passes planner compiler device "
+        "contract executor io convert peers train frontend library preparation run inference "
+        "generation survey inspection"
     ),
     # library: main.py turns exceptions of plugins into errors for the user, wherever they occur.
     "cli": "base options commands report library",

@@ -22,6 +22,7 @@ from mxrun.codegen.sequential.kinds import (
     FLOAT64,
     INT32,
     INT64,
+    NOTHING,
     NUMBERS,
     TABLE,
     UINT8,
@@ -29,6 +30,8 @@ from mxrun.codegen.sequential.kinds import (
     Kind,
     Operand,
     Pointer,
+    Record,
+    Static,
     TypedValue,
 )
 
@@ -115,6 +118,31 @@ def call_address(builder: Any, function: Any, *arguments: Any) -> Any:
     """Call a C function through an integer address."""
     kind = ir.FunctionType(_WORD, [_WORD] * 6)
     return builder.call(builder.inttoptr(function, kind.as_pointer()), arguments)
+
+
+def map_symbol(number: int) -> str:
+    """Return the name of the function of a map."""
+    return f"map_{number}"
+
+
+def run_map(builder: Any, call: Operand, number: Operand, words: Operand, at: Operand) -> Operand:
+    """Call the function of a map, whose code becomes part of the object."""
+    index = operand_of(builder, number, INT64)
+    if not isinstance(call, Static) or not isinstance(call.content, Record):
+        raise Untyped("maps are those of the function's arguments")
+    block = builder.gep(operand_of(builder, words, BLOCK), [operand_of(builder, at, INT64)])
+    after = builder.append_basic_block("mapped")
+    choice = builder.switch(index, after)
+    for each in range(call.content.maps):
+        case = builder.append_basic_block("map")
+        choice.add_case(INT64.code(each), case)
+        builder.position_at_end(case)
+        function = llvm_block.function_of(builder.module, map_symbol(each))
+        # One task, which is the first, of the first worker.
+        builder.call(function, [block, _WORD(0), _WORD(1), _WORD(0)])
+        builder.branch(after)
+    builder.position_at_end(after)
+    return NOTHING
 
 
 @typed(FLOAT32, FLOAT32, FLOAT32)
@@ -234,6 +262,7 @@ BASIC: dict[Any, Intrinsic] = {
     intrinsics.integer: typed(INT64, TABLE, INT64)(_word),
     intrinsics.random_words: random_words,
     intrinsics.real: real,
+    intrinsics.run_map: run_map,
     intrinsics.share: share,
     intrinsics.spin: spin,
     intrinsics.store_word: store_word,

@@ -105,9 +105,10 @@ class Static:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Arguments of a native function, by name."""
+    """Arguments of a native function, by name; `maps`: number of its maps."""
 
     values: Mapping[str, TypedValue]
+    maps: int = 0
 
 
 Operand: TypeAlias = "TypedValue | Static | tuple[Operand, ...]"

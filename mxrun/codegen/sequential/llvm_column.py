@@ -8,8 +8,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.llvm_target import call_function, multiply_add
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop
+from mxrun.codegen.sequential.masked import load_lanes_of, store_lanes_of
 
 INDEX = ir.IntType(32)
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
@@ -68,8 +69,7 @@ def load_vector(builder: Any, place: Any, mask: Any, count: int) -> Any:
     nbytes = _BYTES[kind.element]
     if mask is None:
         return builder.load(place, align=nbytes)
-    arguments = [place, INDEX(nbytes), mask, constant(kind, 0.0)]
-    return call_function(builder, f"llvm.masked.load.v{count}f{8 * nbytes}.p0", kind, arguments)
+    return load_lanes_of(builder, place, INDEX(nbytes), mask, ir.Constant(kind, None))
 
 
 def store_vector(builder: Any, value: Any, place: Any, mask: Any) -> None:
@@ -78,8 +78,7 @@ def store_vector(builder: Any, value: Any, place: Any, mask: Any) -> None:
     if mask is None:
         builder.store(value, place, align=nbytes)
         return
-    name = f"llvm.masked.store.v{value.type.count}f{8 * nbytes}.p0"
-    call_function(builder, name, ir.VoidType(), [value, place, INDEX(nbytes), mask])
+    store_lanes_of(builder, value, place, INDEX(nbytes), mask)
 
 
 def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: Any) -> Any:
@@ -101,10 +100,9 @@ def added_by_products(builder: Any, count: int) -> Callable[[Any, Any, Any], Any
     The bits are the same, but the units for additions are left to the conversions. The fence hides
     from the compiler that the factor is 1.
     """
-    kind = ir.VectorType(DOUBLE, count)
     one = call_function(builder, "llvm.arithmetic.fence.f64", DOUBLE, [DOUBLE(1.0)])
-    ones, name = broadcast(builder, one, count), f"llvm.fma.v{count}f64"
-    return lambda builder, total, value: call_function(builder, name, kind, [value, ones, total])
+    ones = broadcast(builder, one, count)
+    return lambda builder, total, value: multiply_add(builder, value, ones, total)
 
 
 def side_by_side(builder: Any, vectors: list[Any]) -> Any:

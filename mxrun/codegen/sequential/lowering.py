@@ -22,6 +22,7 @@ import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -62,19 +63,29 @@ _MISUSES = (
 )
 
 
+@dataclass(frozen=True)
+class Call:
+    """Arguments of a native function, by kind in the order of their slots.
+
+    constants: values of arguments that are known. maps: number of maps that `run_map` runs.
+    """
+
+    arguments: Mapping[str, Kind | Pointer]
+    constants: Mapping[str, int]
+    maps: int = 0
+
+
 def lowered(
     symbol: str,
     body: Callable[..., Any],
     names: Mapping[str, Any],
     intrinsics: Mapping[Any, Intrinsic],
-    arguments: Mapping[str, Kind | Pointer],
-    constants: Mapping[str, int],
+    call: Call,
 ) -> Any:
     """Return an LLVM module with one function `symbol` of the form of `jit.NativeCode`.
 
-    names: values of the global names; those in `intrinsics` generate code of their own. arguments:
-    kinds of the arguments in the order of their slots. constants: values of arguments that are
-    known. Raises Untyped for code outside of the language.
+    names: values of the global names; those in `intrinsics` generate code of their own. Raises
+    Untyped for code outside of the language.
     """
     kinds: dict[tuple[int, str], Kind | Pointer] = {}
     for _ in range(_MAX_ATTEMPTS):
@@ -86,25 +97,21 @@ def lowered(
         # Ended here, so that what is allocated in the first block is put before its end.
         ir.IRBuilder(variables).branch(start)
         code = _Statements(builder, names, intrinsics, kinds)
-        code.inlined(body, [_call(builder, arguments, constants)], {})
+        code.inlined(body, [_call(builder, call)], {})
         builder.ret_void()
         if code.is_complete:
             return module
     raise Untyped(f"{body.__qualname__}: the types of its variables have no end")
 
 
-def _call(
-    builder: Any,
-    arguments: Mapping[str, Kind | Pointer],
-    constants: Mapping[str, int],
-) -> Operand:
+def _call(builder: Any, call: Call) -> Operand:
     """Return the argument of the body: all values of the block, loaded unless they are known."""
     values = {}
-    for index, (name, kind) in enumerate(arguments.items()):
+    for index, (name, kind) in enumerate(call.arguments.items()):
         word = slot(builder, INT64.code(index))
         values[name] = TypedValue(kind, _from_word(builder, word, kind))
-    known = {name: TypedValue(INT64, INT64.code(value)) for name, value in constants.items()}
-    return Static(Record({**values, **known}))
+    known = {name: TypedValue(INT64, INT64.code(value)) for name, value in call.constants.items()}
+    return Static(Record({**values, **known}, call.maps))
 
 
 def _from_word(builder: Any, word: Any, kind: Kind | Pointer) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from llvmlite import ir
+
 from mxrun.codegen import vectors
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of
@@ -33,6 +35,7 @@ from mxrun.codegen.sequential.register_tile import (
 from mxrun.codegen.vectors import LANES, PANEL_COLUMNS, PANEL_ROWS
 
 _VECTORS = PANEL_COLUMNS // LANES
+_BYTE = ir.IntType(8).as_pointer()
 
 
 def _multiply(
@@ -50,7 +53,7 @@ def _multiply(
     start: Operand,
     columns: Operand,
 ) -> Operand:
-    """Generate a switch over the number of rows, and a tile for each."""
+    """Call a function, which is generated once per module."""
     kind = number(left).kind
     elements = (BFLOAT16,) if are_pairs else (FLOAT32, BFLOAT16)
     if not isinstance(kind, Pointer) or kind.element not in elements:
@@ -63,9 +66,28 @@ def _multiply(
     distance, count, row_step, terms, width = sizes
     # A pair of bfloat16 elements is read as one float32.
     element = FLOAT32.code if are_pairs else kind.element.code
+    places = [builder.bitcast(first, _BYTE), matrix]
+    row_bytes = builder.mul(row_step, WORD(_bytes(kind.element.code)))
+    given = [result, *places, distance, count, row_bytes, terms, width]
+    name = f"panel_{element}_{are_pairs:d}"
+    function = builder.module.globals.get(name)
+    if function is None:
+        kinds = ir.FunctionType(ir.VoidType(), [each.type for each in given])
+        function = ir.Function(builder.module, kinds, name)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        _generate(function, element, are_pairs)
+    builder.call(function, given)
+    return NOTHING
+
+
+def _generate(function: Any, element: Any, are_pairs: bool) -> None:
+    """Generate a switch over the number of rows, and a tile for each."""
+    builder = ir.IRBuilder(function.append_basic_block())
+    result, first, matrix, distance, count, row_bytes, terms, width = function.args
     factors = TileFactors(
         left=first,
-        row_bytes=builder.mul(row_step, WORD(_bytes(kind.element.code))),
+        row_bytes=row_bytes,
         inner_bytes=WORD(_bytes(element)),
         element=element,
         right=matrix,
@@ -74,16 +96,16 @@ def _multiply(
     )
     counts = [builder.sub(width, WORD(vector * LANES)) for vector in range(_VECTORS)]
     masks = [first_lanes(builder, each, LANES) for each in counts]
-    after = builder.append_basic_block("multiplied")
+    after = function.append_basic_block("multiplied")
     choice = builder.switch(count, after)
     for height in range(1, PANEL_ROWS + 1):
-        block = builder.append_basic_block(f"rows{height}")
+        block = function.append_basic_block(f"rows{height}")
         choice.add_case(WORD(height), block)
         builder.position_at_end(block)
         _tile(builder, result, distance, factors, height, masks, are_pairs)
         builder.branch(after)
     builder.position_at_end(after)
-    return NOTHING
+    builder.ret_void()
 
 
 def _bytes(element: Any) -> int:

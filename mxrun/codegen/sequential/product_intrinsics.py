@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
 from mxrun.codegen import products
+from mxrun.codegen.processor import processor
 from mxrun.codegen.sequential.intrinsic import Intrinsic, typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS, INT64, Kind, Pointer
 from mxrun.codegen.sequential.llvm_column import first_lanes
@@ -35,7 +35,7 @@ _WIDE, _NARROW = (4, 2, 1), (1, 1)
 
 
 def _widths() -> tuple[int, ...]:
-    return _WIDE if llvm.get_host_cpu_features().get("avx512f") else _NARROW
+    return _WIDE if processor().has("avx512f") else _NARROW
 
 
 def _function(name: str, step: Step) -> Intrinsic:

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from mxrun.codegen.llvm_bfloat16 import widened
-from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.llvm_target import call_function, multiply_add
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS
 from mxrun.codegen.sequential.llvm_column import broadcast
 from mxrun.codegen.sequential.llvm_control import WORD
+from mxrun.codegen.sequential.masked import load_lanes_of, store_lanes_of
 from mxrun.codegen.vectors import LANES
 
 # Rows that one address serves, by x86's addressing modes base, base + step and base + 2 step.
@@ -29,8 +30,8 @@ Step: TypeAlias = Callable[[Any, Any, Any, Any], Any]
 
 
 def multiply_floats(builder: Any, total: Any, element: Any, vector: Any) -> Any:
-    """Add to float32 sums the products of float32 vectors, rounded once."""
-    return call_function(builder, f"llvm.fma.v{LANES}f32", FLOATS.code, [element, vector, total])
+    """Add to float32 sums the products of float32 vectors."""
+    return multiply_add(builder, element, vector, total)
 
 
 def multiply_pairs(builder: Any, total: Any, element: Any, vector: Any) -> Any:
@@ -81,8 +82,7 @@ def load_masked(builder: Any, place: Any, mask: Any | None) -> Any:
     """Load a vector; the lanes outside of a mask, if there is one, are 0."""
     if mask is None:
         return builder.load(place, align=4)
-    arguments = [place, _ALIGNED, mask, ir.Constant(FLOATS.code, None)]
-    return call_function(builder, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.code, arguments)
+    return load_lanes_of(builder, place, _ALIGNED, mask, ir.Constant(FLOATS.code, None))
 
 
 def store_masked(builder: Any, vector: Any, place: Any, mask: Any | None) -> None:
@@ -90,8 +90,7 @@ def store_masked(builder: Any, vector: Any, place: Any, mask: Any | None) -> Non
     if mask is None:
         builder.store(vector, place, align=4)
     else:
-        arguments = [vector, place, _ALIGNED, mask]
-        call_function(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
+        store_lanes_of(builder, vector, place, _ALIGNED, mask)
 
 
 def tile_sums(

@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from mxrun.codegen import scalar_logarithm, vectors
 from mxrun.codegen.llvm_bfloat16 import rounded, widened
-from mxrun.codegen.llvm_target import adds_and_multiplies_apart, call_function
+from mxrun.codegen.llvm_target import adds_and_multiplies_apart, call_function, multiply_add
 from mxrun.codegen.scalar_float32 import BIASED, EXP
 from mxrun.codegen.scalar_operations import float64_code
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
@@ -39,6 +39,7 @@ from mxrun.codegen.sequential.llvm_column import (
     joined,
     prefetch,
 )
+from mxrun.codegen.sequential.masked import load_lanes_of, store_lanes_of
 from mxrun.codegen.vectors import LANES
 
 _POINTER = Pointer(FLOAT32)
@@ -47,7 +48,6 @@ _WORD = ir.IntType(64)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
 _HALVES = ir.VectorType(ir.IntType(16), LANES)
 _ALIGNED = _INDEX(1)
-_FLOAT_NAMES = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}
 # 2^r for |r| <= 1/2.
 _EXP2 = tuple(number * math.log(2) ** power for power, number in enumerate(EXP))
 
@@ -101,12 +101,6 @@ def _lanes_of(builder: Any, vector: Operand, kind: Kind) -> Any:
     return operand_of(builder, vector, kind)
 
 
-def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any]) -> Any:
-    element = kind.element
-    suffix = f"i{element.width}" if isinstance(element, ir.IntType) else _FLOAT_NAMES[element]
-    return call_function(builder, f"llvm.masked.{name}.v{LANES}{suffix}.p0", result, arguments)
-
-
 def _integer(builder: Any, operand: Operand) -> Any:
     return operand_of(builder, operand, INT64)
 
@@ -124,7 +118,7 @@ def load_lanes(builder: Any, pointer: Operand, position: Operand, count: Operand
     kind = _in_memory(pointer)
     place = _place(builder, number(pointer).code, _integer(builder, position), kind)
     mask, rest = first_lanes(builder, _integer(builder, count), LANES), ir.Constant(kind, None)
-    loaded = _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
+    loaded = load_lanes_of(builder, place, _ALIGNED, mask, rest)
     return TypedValue(_in_registers(kind), _from_memory(builder, loaded))
 
 
@@ -149,8 +143,8 @@ def store_lanes(
     kind = _in_memory(pointer)
     place = _place(builder, number(pointer).code, _integer(builder, position), kind)
     value = _to_memory(builder, _lanes_of(builder, vector, _in_registers(kind)), kind)
-    given = [value, place, _ALIGNED, first_lanes(builder, _integer(builder, count), LANES)]
-    _masked(builder, "store", kind, ir.VoidType(), given)
+    mask = first_lanes(builder, _integer(builder, count), LANES)
+    store_lanes_of(builder, value, place, _ALIGNED, mask)
     return NOTHING
 
 
@@ -228,8 +222,7 @@ def exp2_lanes(builder: Any, exponent: Any) -> Any:
     rest = builder.fsub(exponent, builder.fsub(biased, constant(FLOATS.code, BIASED)))
     total = constant(FLOATS.code, _EXP2[-1])
     for coefficient in reversed(_EXP2[:-1]):
-        given = [rest, total, constant(FLOATS.code, coefficient)]
-        total = call_function(builder, f"llvm.fma.v{LANES}f32", FLOATS.code, given)
+        total = multiply_add(builder, rest, total, constant(FLOATS.code, coefficient))
     bits = builder.shl(builder.bitcast(biased, INTEGERS.code), constant(INTEGERS.code, 23))
     result = builder.fmul(total, builder.bitcast(bits, FLOATS.code))
     small = builder.fcmp_ordered("<", exponent, constant(FLOATS.code, -126.0))
@@ -338,13 +331,13 @@ def transpose_lanes(
 
     mask, rest = first_lanes(builder, columns, LANES), ir.Constant(kind, None)
     loaded = [
-        _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
+        load_lanes_of(builder, place, _ALIGNED, mask, rest)
         for place in places(pointer, position, stride, rows)
     ]
     transposed, mask = _transposed(builder, loaded), first_lanes(builder, rows, LANES)
     targets = places(output, to, step, columns)
     for vector, place in zip(reversed(transposed), reversed(targets), strict=True):
-        _masked(builder, "store", kind, ir.VoidType(), [vector, place, _ALIGNED, mask])
+        store_lanes_of(builder, vector, place, _ALIGNED, mask)
 
 
 def fetch(builder: Any, pointer: Operand, position: Operand) -> Operand:

@@ -27,7 +27,6 @@ from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
 from mxrun.device.host_memory import MovableMemory, address_of, array_of, limited_body
 from mxrun.operator.launch import (
-    Code,
     Handle,
     Launch,
     LoopLaunch,
@@ -71,9 +70,7 @@ def calls_of(
         return _repeated(launch, workers, iterations, depth, prepare)
 
     def place(value: Any) -> Any:
-        if isinstance(value, Handle):
-            return _address(value, iterations)
-        return value.function.address if isinstance(value, Code) else value
+        return _address(value, iterations) if isinstance(value, Handle) else value
 
     if isinstance(launch, LoopLaunch):
         given = launch.arguments

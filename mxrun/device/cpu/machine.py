@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mxrun.base import disk_cache
 from mxrun.base.machine import Machine
+from mxrun.codegen.processor import processor
 from mxrun.device.cpu.measurement import cache_sizes, measure
 from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.pool import available_cores
@@ -42,13 +43,11 @@ def known_machine(threads: int) -> Machine | None:
 
 def description(threads: int) -> str:
     """Return a text of everything that times on this machine depend on, for `threads`."""
-    import llvmlite.binding as llvm
-
-    features = " ".join(name for name, on in sorted(llvm.get_host_cpu_features().items()) if on)
+    generated = processor()
     parts = {
         "processor": processor_model(),
-        "architecture": llvm.get_host_cpu_name(),
-        "features": features,
+        "architecture": generated.name,
+        "features": generated.features,
         "cores": available_cores(),
         "caches": " ".join(map(str, cache_sizes(threads))),
         "library": library.version(),

@@ -5,30 +5,37 @@ from __future__ import annotations
 import ctypes
 import os
 
+from mxrun.base import flags
+from mxrun.codegen.processor import host
+
 # oneDNN's environment variable and its older name; all instruction sets except the matrix unit's.
 _VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _WITHOUT_TILES = "AVX512_CORE_FP16"
+# Its name of the instructions of each kind of processor; it has no code without SSE 4.1.
+_LIMITS = {"x86-64": "SSE41", "avx2": "AVX2", "avx512": "AVX512_CORE"}
 # CPUID leaf of the matrix unit's tiles; it returns the number of palettes.
 _TILES = 0x1D
 
 
 def limit_instructions() -> None:
-    """Disable the matrix unit (AMX) in oneDNN if the processor does not describe its tiles.
+    """Limit oneDNN to the instructions of the kind of processor that MXRUN_PROCESSOR names.
 
-    Some virtual machines announce the unit but leave its description empty. oneDNN then configures
-    no tiles, and its matrix products end the process with an illegal instruction. Call it before
-    oneDNN is loaded. The limit is inherited by child processes; a variable that the user has set
-    takes precedence.
+    If it names none, or one with a matrix unit (AMX), that is disabled unless the processor
+    describes its tiles. Some virtual machines announce the unit but leave its description empty.
+    oneDNN then configures no tiles, and its matrix products end the process with an illegal
+    instruction. Call it before oneDNN is loaded. The limit is inherited by child processes; a
+    variable that the user has set takes precedence over that.
     """
-    if not os.environ.keys() & {*_VARIABLES} and announces_tiles() and not described_tiles():
+    limit = _LIMITS.get(flags.processor() or "")
+    if limit is not None:
+        os.environ[_VARIABLES[0]] = limit
+    elif not os.environ.keys() & {*_VARIABLES} and announces_tiles() and not described_tiles():
         os.environ[_VARIABLES[0]] = _WITHOUT_TILES
 
 
 def announces_tiles() -> bool:
     """Return whether the processor announces a matrix unit."""
-    import llvmlite.binding as llvm
-
-    return bool(llvm.get_host_cpu_features().get("amx-tile"))
+    return host().has("amx-tile")
 
 
 def described_tiles() -> int:

@@ -1,0 +1,76 @@
+"""The processor for which code is generated: the host's, or one that MXRUN_PROCESSOR names.
+
+The variable selects a kind of processor with fewer instructions, for tests and to compute what
+another machine computes. It is read whenever code is generated, and the processor's name and
+features are part of every cache key. Nothing else decides which instructions are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from mxrun.base import flags
+from mxrun.base.errors import Diagnostic, UserError
+
+
+@dataclass(frozen=True)
+class Processor:
+    """LLVM's name of a processor, and its features, separated by commas.
+
+    A feature begins with + or, if the processor lacks it, with -.
+    """
+
+    name: str
+    features: str
+
+    def has(self, feature: str) -> bool:
+        """Return whether the processor has a feature."""
+        return f"+{feature}" in self.features.split(",")
+
+
+_X86_64 = "+sse2"
+_AVX2 = f"{_X86_64},+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2"
+_AVX512 = f"{_AVX2},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+_AMX = f"{_AVX512},+avx512bf16,+amx-tile,+amx-bf16"
+# Levels of the x86-64 ABI, and the first processor with a matrix unit.
+KINDS: Mapping[str, Processor] = {
+    "x86-64": Processor("x86-64", _X86_64),
+    "avx2": Processor("x86-64-v3", _AVX2),
+    "avx512": Processor("x86-64-v4", _AVX512),
+    "amx": Processor("sapphirerapids", _AMX),
+}
+
+
+@cache
+def host() -> Processor:
+    """Return this machine's processor."""
+    import llvmlite.binding as llvm
+
+    return Processor(str(llvm.get_host_cpu_name()), llvm.get_host_cpu_features().flatten())
+
+
+def processor() -> Processor:
+    """Return the processor for which code is generated.
+
+    Raises UserError if MXRUN_PROCESSOR names no kind, or one with instructions that this machine
+    lacks.
+    """
+    name = flags.processor()
+    if name is None:
+        return host()
+    if name not in KINDS:
+        raise UserError(Diagnostic("MXRUN_PROCESSOR", expected=", ".join(KINDS), got=name))
+    lacking = lacks(name)
+    if lacking:
+        problem = f"MXRUN_PROCESSOR={name}: this processor lacks some of its instructions"
+        raise UserError(Diagnostic(problem, got=f"no {', '.join(lacking)}"))
+    return KINDS[name]
+
+
+@cache
+def lacks(name: str) -> tuple[str, ...]:
+    """Return the features of a kind of processor that this machine's lacks."""
+    wanted = KINDS[name].features.split(",")
+    return tuple(each.removeprefix("+") for each in wanted if not host().has(each[1:]))
