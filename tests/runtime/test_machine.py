@@ -95,10 +95,18 @@ def test_bfloat16_is_there_where_the_processor_has_it(cache_file: Path) -> None:
 def test_the_file_says_what_it_is_of(cache_file: Path) -> None:
     of = dict(line.split(": ", 1) for line in content(cache_file)["of"])
     assert set(of) == {
-        *("processor", "architecture", "features", "cores", "caches", "library", "threads"),
+        *(
+            "processor",
+            "architecture",
+            "features",
+            "cores",
+            "caches",
+            "library",
+            "threads of the pool",
+        ),
     }
     assert of["library"] == library.version()
-    assert of["threads"] == "1"
+    assert of["threads of the pool"] == "1"
 
 
 def test_what_was_measured_is_read_until_asked_anew(cache_file: Path) -> None:
