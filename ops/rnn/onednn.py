@@ -1,4 +1,4 @@
-"""RNN in compiled loops and oneDNN's products, in float32 or bfloat16."""
+"""RNN in compiled loops and products, on tiles of bfloat16 oneDNN's, in float32 or bfloat16."""
 
 from __future__ import annotations
 
