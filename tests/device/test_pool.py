@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 
 import numpy as np
@@ -12,9 +13,12 @@ from commands import python_output
 from mxrun.codegen.arguments import Arguments, Int64s
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.intrinsics import current_task, fetch_add, spin, worker
-from mxrun.codegen.jit import native
+from mxrun.codegen.jit import ALONE, NativeFunction, native
+from mxrun.device.cpu import binding
+from mxrun.device.cpu.call import NativeCall
 from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.pool import PooledTasks, ThreadPool, available_cores, run_tasks
+from mxrun.device.cpu.tape import NativeSegment, TapeEntry
 
 
 class Runs(Arguments):
@@ -34,16 +38,31 @@ def slow_loop(call: Runs) -> None:
     fetch_add(call.workers, worker(), 1)
 
 
-def loop_on(pool: ThreadPool, workers: int, counts: Runs, tasks: int) -> HostLoop:
-    """Return a loop of tasks on some threads of a pool."""
+@native
+def counting_loop(call: Runs) -> None:
+    """Count a run of the task, which takes no time."""
+    task, _ = current_task()
+    fetch_add(call.counts, task, 1)
+
+
+def tasks_on(
+    pool: ThreadPool, workers: int, function: NativeFunction, counts: Runs, tasks: int
+) -> tuple[PooledTasks, np.ndarray]:
+    """Return the arguments of `run_tasks` for a function, and the block of its own."""
     block = counts.packed()
     given = PooledTasks(
-        function=slow_loop.address,
+        function=function.address,
         block=block.ctypes.data,
         tasks=tasks,
         workers=workers,
         **pool.arguments(),
     )
+    return given, block
+
+
+def loop_on(pool: ThreadPool, workers: int, counts: Runs, tasks: int) -> HostLoop:
+    """Return a loop of tasks on some threads of a pool."""
+    given, block = tasks_on(pool, workers, slow_loop, counts, tasks)
     loop = HostLoop(run_tasks, given, unlocked=True)
     loop.owner = (block, counts, pool)  # type: ignore[attr-defined]
     return loop
@@ -69,6 +88,31 @@ def test_loops_of_different_widths_run_each_task_once_and_wake_whom_they_need() 
         assert by.sum() == 20 * tasks
         assert not by[workers:].any()
     pool.stop()
+
+
+def test_a_pool_stops_while_another_thread_runs_loops_on_it() -> None:
+    """The loops are short, so that one is always being published; what is left runs alone."""
+    repeats, tasks = 100_000, 8
+    for _ in range(3):
+        pool = ThreadPool(2)
+        assert pool.start(2) == 2
+        counts = Runs(counts=np.zeros(tasks, np.int64), workers=np.zeros(2, np.int64))
+        given, block = tasks_on(pool, 2, counting_loop, counts, tasks)
+        packed = given.packed()
+        owner = (packed, given, block, counts)
+        loop = NativeCall(run_tasks.address, (packed.ctypes.data, *ALONE), owner)
+        segment = NativeSegment([TapeEntry("loops", binding._loop(repeats, [loop], 0))])
+        running = threading.Thread(target=segment, daemon=True)
+        running.start()
+        time.sleep(0.005)
+        stopping = threading.Thread(target=pool.stop, daemon=True)
+        stopping.start()
+        stopping.join(60)
+        running.join(60)
+        assert not stopping.is_alive()
+        assert not running.is_alive()
+        assert counts.counts.tolist() == [repeats] * tasks
+        assert pool.start(2) == 1
 
 
 def test_available_cores_follow_the_affinity() -> None:

@@ -41,8 +41,8 @@ from mxrun.device.cpu.onednn import library
 
 # Words of a cache line; of those below each that several threads change has its own.
 LINE = 8
-# Number of the published loop; -1 ends the threads. Sleeping threads wait for a change.
-_EPOCH = 0
+# Number of the published loop; then 1 once the threads shall end, which no loop overwrites.
+_EPOCH, _ENDED = 0, 1
 # The loop: function, argument block, tasks, threads that may run them.
 _FUNCTION, _BLOCK, _TASKS, _WORKERS = LINE, LINE + 1, LINE + 2, LINE + 3
 # 1 while a call uses the pool; tasks that have ended; 1 if the call sleeps.
@@ -143,26 +143,25 @@ def pool_thread(call: PoolThread) -> None:
     sleeps = _SLEEPS + call.number * LINE
     if call.set_threads != 0:
         call_address(call.set_threads, 1, 0, 0, 0, 0, 0)
-    while seen >= 0:
+    while load_word(pool, _ENDED) == 0:
         polls = 0
         epoch = load_word(pool, _EPOCH)
-        while epoch == seen:
+        while epoch == seen and load_word(pool, _ENDED) == 0:
             spin()
             polls += 1
             if polls == _POLLS:
                 exchange_word(pool, sleeps, 0, 1)
-                if load_word(pool, _EPOCH) == seen:
+                if load_word(pool, _EPOCH) == seen and load_word(pool, _ENDED) == 0:
                     wait_for_change(call, sleeps, 1)
                 store_word(pool, sleeps, 0)
                 polls = 0
             epoch = load_word(pool, _EPOCH)
         seen = epoch
-        if seen >= 0:
-            ended = claimed_tasks(pool, epoch, call.number)
-            if ended > 0:
-                fetch_add(pool, _DONE, ended)
-                if load_word(pool, _WAITING) != 0:
-                    wake(call, _DONE, 1)
+        ended = claimed_tasks(pool, epoch, call.number)
+        if ended > 0:
+            fetch_add(pool, _DONE, ended)
+            if load_word(pool, _WAITING) != 0:
+                wake(call, _DONE, 1)
 
 
 @native
@@ -224,10 +223,11 @@ class ThreadPool:
     def start(self, threads: int) -> int:
         """Start threads until `threads` may work, at most as many as cores; return their number.
 
-        They are fewer if the system refuses one, and none where it has no futex.
+        They are fewer if the system refuses one, and none where it has no futex or the pool has
+        stopped.
         """
         with self._lock:
-            wanted = min(threads, self._largest) if _futex() else 1
+            wanted = min(threads, self._largest) if _futex() and not self.words[_ENDED] else 1
             while len(self._threads) + 1 < wanted and self._start_one(len(self._threads) + 1):
                 pass
             return min(wanted, len(self._threads) + 1)
@@ -262,9 +262,12 @@ class ThreadPool:
         self.start(threads + 1)
 
     def stop(self) -> None:
-        """End the threads and wait for them: their code goes with the interpreter."""
+        """End the threads and wait for them: their code goes with the interpreter.
+
+        A loop that another thread runs meanwhile, or later, is completed without them.
+        """
         with self._lock:
-            self.words[_EPOCH] = -1
+            self.words[_ENDED] = 1
             for number, (identity, _) in enumerate(self._threads, 1):
                 sleeps = _SLEEPS + number * LINE
                 self.words[sleeps] = 0
