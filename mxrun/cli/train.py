@@ -102,7 +102,7 @@ def _tables(summary: Mapping[str, Any]) -> list[RenderableType]:
     return [
         train_table(summary),
         *data_wait_lines(summary),
-        *contention_lines(summary, summary["threads"], "threads={} (this is a different run)"),
+        *contention_lines(summary, summary["threads"], "threads={}"),
         *confusion_tables(summary["eval"], summary["classes"]),
         *run_tables(summary.get("profile", {})),
     ]

@@ -37,8 +37,8 @@ class OnednnRNN(Implementation):
 
     The loop multiplies states by packed panels of the recurrent weight, and backward ends with
     products over all steps for the gradients of weights and data. oneDNN's own LSTM runs as fast on
-    one thread (2 layers of 200, 35 steps, batch 20: forward 9.6 ms, backward 18.4), but waits at
-    barriers on several, needs 18 MB beside these tensors, and has no other modes' lengths.
+    one thread (2 layers of 200, 35 steps, batch 20: forward 9.6 ms, backward 18.4), but is one
+    task, needs 18 MB beside these tensors, and has no other modes' lengths.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:

@@ -20,14 +20,14 @@ from mxrun.inspection.roofline import Excess, OperatorFloor, Roofline, roofline
 from mxrun.runtime.profiler import Event
 
 # The digits of a cost tell its parts: loops, primitives, loops of several tasks.
-LOOP, PRIMITIVE, TEAM = 1, 1_000, 1_000_000
+LOOP, PRIMITIVE, TASKS = 1, 1_000, 1_000_000
 MACHINE = Machine(
     threads=2,
     flops_per_s={"float32": 1e11},
     bandwidths=(Bandwidth(1 << 10, 8e10, 4e10, 6e10),),
     loop_s=LOOP,
     primitive_s=PRIMITIVE,
-    tasks_s=TEAM,
+    tasks_s=TASKS,
 )
 
 
@@ -105,7 +105,7 @@ def test_every_step_that_calls_something_has_its_cost(threads: int, phase: str) 
         ]
         primitives, loops = int(overhead) // PRIMITIVE % 1000, int(overhead) % PRIMITIVE
         assert primitives + loops == len(calls)
-        assert threads == 2 or overhead < TEAM
+        assert threads == 2 or overhead < TASKS
     batch = sum(
         block.nbytes for block in executor.plan.pinned if block.memory_class is MemoryClass.IO
     )

@@ -25,7 +25,7 @@ NULL, WRITE, ADD = OpReqType.NULL, OpReqType.WRITE, OpReqType.ADD
 
 PAIRS_OF_REQUESTS = [*itertools.product((NULL, WRITE, ADD), repeat=2)][1:]
 
-# Teams of three have 49,152 elements and more to divide.
+# Three threads have 49,152 elements and more to divide.
 PAIRS: dict[str, tuple[Shape, Shape]] = {
     "short rows, one in all": ((16_500, 3), (3,)),
     "short rows, one number each": ((16_500, 3), (16_500, 1)),

@@ -8,8 +8,8 @@ from mxrun.base import disk_cache, flags
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.device.cpu.machine import description
 
-# Teams whose figures are known; tests use no larger ones.
-_TEAMS = range(1, 5)
+# Numbers of threads whose figures are known; tests use no larger ones.
+_THREADS = range(1, 5)
 
 
 def link_cached(folder: Path, *kinds: str) -> None:
@@ -46,5 +46,5 @@ def machine(threads: int) -> Machine:
 
 def cache_machine() -> None:
     """Write machine figures to the cache, as if they had been measured."""
-    for threads in _TEAMS:
+    for threads in _THREADS:
         disk_cache.put("machine", description(threads), machine(threads).to_json())
