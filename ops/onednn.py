@@ -10,7 +10,7 @@ from mxrun.base.tensor import Layout
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.backward_convolution import Computation
 from mxrun.device.cpu.onednn.cut import Cuttable
-from mxrun.device.cpu.onednn.kernel_part import add_primitive
+from mxrun.device.cpu.onednn.kernel_part import PrimitivePart
 from mxrun.device.cpu.onednn.primitive import Argument, Sum
 from mxrun.operator.choices import Choices
 from mxrun.operator.constraints import ImplementationConstraints
@@ -38,8 +38,15 @@ class OnednnProduct:
     def add_to(
         self, parts: GradientParts, name: str, request: BackwardRequest, layout: Layout
     ) -> None:
-        """Add the primitive, which has layouts of its own, to the parts of a backward kernel."""
-        add_primitive(parts, self.prepared(name, request.choices), self.slots)
+        """Add the primitive to the parts of a backward kernel.
+
+        Its specs decide layouts and dtypes, but their shapes may differ.
+        """
+        primitive = self.prepared(name, request.choices)
+        for argument, slot in self.slots.items():
+            spec = primitive.specs[argument]
+            parts.use(slot, spec.layout, spec.dtype)
+        parts.add(primitive.implementation, PrimitivePart(primitive, self.slots))
 
 
 def onednn_product(product: MatrixProduct, device: DeviceDescription) -> OnednnProduct:

@@ -16,8 +16,8 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import rows_of_task
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -195,9 +195,7 @@ class PairRotation(Arguments):
 def rotation_loop(call: PairRotation) -> None:
     """output = rotated heads, then the others as they are; it may overwrite data."""
     pairs, first = call.pairs, first_position(call.position, call.positions, call.length)
-    # share() splits at multiples of 16, so each row counts as 16 elements.
-    begin, end = share(call.rows * 16)
-    for row in range(begin // 16, end // 16):
+    for row in rows_of_task(call.rows):
         cosines = (first + row % call.positions) * 2 * pairs
         at = row * call.heads * 2 * pairs
         for _ in range(call.rotated):

@@ -217,7 +217,7 @@ def _text(shape: object) -> str:
     return show(shape) if isinstance(shape, tuple) or shape is None else str(shape)
 
 
-def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
+def diagnostic_of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
     """Return an operator's diagnostic with the node's name and location."""
     problem = f"{node.operator} {node.name!r}: {diagnostic.problem}"
     return replace(diagnostic, problem=problem, place=diagnostic.place or node.place)
@@ -257,7 +257,7 @@ def _infer_types(
                         [types[e] for e in entries], [types[o] for o in outputs]
                     )
                 except UserError as error:
-                    refused[node] = tuple(_of(node, each) for each in error.diagnostics)
+                    refused[node] = tuple(diagnostic_of(node, each) for each in error.diagnostics)
                     continue
             for entry, dtype in zip(
                 [*entries, *outputs], [*completed[0], *completed[1]], strict=True

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from mxrun.base.errors import Diagnostic, OperatorErrorContext, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.graph.carried import CARRIED, carrying
-from mxrun.graph.infer import InferredSpecs, infer
+from mxrun.graph.infer import InferredSpecs, diagnostic_of, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.incremental import POSITION, IncrementalForm, SequenceArguments
@@ -168,7 +168,7 @@ class _NodeByNode:
             with OperatorErrorContext(f"{node.operator} {node.name!r}", node.place):
                 form = node.prop.incremental(sequences)
         except UserError as error:
-            self._fail(node, [_of(node, each) for each in error.diagnostics])
+            self._fail(node, [diagnostic_of(node, each) for each in error.diagnostics])
         else:
             if form is None:
                 self._fail(node, [_whole_sequence(node)])
@@ -223,12 +223,6 @@ def _require_complete(inference: InferredSpecs) -> None:
     if not inference.complete:
         unknown = Diagnostic("unknown shapes", got=", ".join(inference.unknown))
         raise UserError(inference.diagnostics or unknown)
-
-
-def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
-    """Return an operator's diagnostic with the node's name and location."""
-    problem = f"{node.operator} {node.name!r}: {diagnostic.problem}"
-    return replace(diagnostic, problem=problem, place=diagnostic.place or node.place)
 
 
 def _whole_sequence(node: Node, causes: Collection[Diagnostic] = ()) -> Diagnostic:

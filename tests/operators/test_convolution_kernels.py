@@ -12,7 +12,7 @@ from mxrun import library
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
 from mxrun.device.cpu.onednn import library as onednn_library
-from mxrun.device.cpu.onednn.kernel_part import GradientParts
+from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import source
 from mxrun.operator.register import create, implementations

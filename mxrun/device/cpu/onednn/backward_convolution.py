@@ -19,8 +19,8 @@ from mxrun.base.device import Cut, tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.intrinsics import share
 from mxrun.codegen.jit import native
+from mxrun.codegen.loops import elements_of_task
 from mxrun.device.cpu.call import ALONE_WORKER, NativeCall, TaskThreads, loop_call
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.cut import Cuttable
@@ -192,8 +192,7 @@ class Cropping(Arguments):
 def cut_loop(call: Cropping) -> None:
     """Crop wide to narrow, or extend it with zeros where it is smaller."""
     row = call.row
-    begin, end = share(call.images * call.depth * call.height)
-    for line in range(begin, end):
+    for line in elements_of_task(call.images * call.depth * call.height):
         plane, y = line // call.height, line % call.height
         image, z = plane // call.depth, plane % call.depth
         is_inside = z < call.wide_depth and y < call.wide_height

@@ -11,7 +11,6 @@ from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.onednn.backward_convolution import Computation
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
 from mxrun.device.cpu.onednn.primitive import Argument
-from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import Handles
 from mxrun.operator.launch import Handle, Launch
 from mxrun.operator.native_kernel import Slot
@@ -50,13 +49,3 @@ def onednn_serves(*specs: TensorSpec, low: bool = False) -> bool:
     return library.load() is not None and all(
         spec.dtype in types and spec.elements for spec in specs
     )
-
-
-def add_primitive(
-    parts: GradientParts, primitive: Computation, slots: Mapping[Argument, Slot]
-) -> None:
-    """Add a primitive; its specs decide layouts and dtypes, but their shapes may differ."""
-    for argument, slot in slots.items():
-        spec = primitive.specs[argument]
-        parts.use(slot, spec.layout, spec.dtype)
-    parts.add(primitive.implementation, PrimitivePart(primitive, slots))
