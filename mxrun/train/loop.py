@@ -22,9 +22,9 @@ from mxrun.train.data_parallel import ContextGroup, DataParallel, SingleContext,
 from mxrun.train.divergence import (
     Diverged,
     EvaluationDiverged,
-    is_finite,
     located_in_evaluation,
 )
+from mxrun.train.finite import FiniteCheck
 from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned
 from mxrun.train.learning_rate import LearningRateTimeline
 from mxrun.train.measure import LossTensors, Phase
@@ -124,7 +124,7 @@ class TrainingLoop:
             pace.optimizer, pace.schedule, total_steps, self.steps_of(1)
         )
         self._chunk = np.zeros((_RATES, 3), np.float32)
-        self._states = HostArrays(executor, pinned(executor, *LEARNED))
+        self._is_finite = FiniteCheck(executor, pinned(executor, *LEARNED))
         states = HostArrays(executor, pinned(executor, *STATES))
         self._partial = StepUndo(states, self.measure.state())
         self.progress = Progress()
@@ -363,8 +363,7 @@ class TrainingLoop:
 
     def _look(self) -> None:
         """Raise Diverged if a parameter or state contains NaN or infinity."""
-        self._states.load()
-        if not all(is_finite(array) for array in self._states.arrays.values()):
+        if not self._is_finite():
             raise Diverged
 
     def _report(self) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-import numpy as np
-
 from mxrun.base.errors import Diagnostic
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.graph.phases import ACCUMULATE, TRAIN, UPDATE
 from mxrun.io.loading.batch import Batch
 from mxrun.io.loading.iterator import RecordError
 from mxrun.train.divergence import Diverged, Located, bad_record, records_text, written_text
-from mxrun.train.host_arrays import LEARNED, copy_pinned
+from mxrun.train.host_arrays import LEARNED, copy_pinned, pinned
 from mxrun.train.loop import TrainingLoop
 from mxrun.train.observer import EpochDone, RunStarted, StepDone, StepLogged
 from mxrun.train.progress import Progress
@@ -28,17 +26,14 @@ class CheckedLoop(TrainingLoop):
 
     def step(self, step: int, parts: int) -> int:
         """Take one step, then check all states."""
-        self._states.load()
-        arrays = self._states.arrays.values()
-        before = [array.copy() for array in arrays]
+        first, *others = (replica.executor for replica in self._replicas)
+        before = {name: first.tensor(name).read() for name in pinned(first, *LEARNED)}
         try:
             valid = super().step(step, parts)
             self._look()
         except Diverged:
-            for array, content in zip(arrays, before, strict=True):
-                np.copyto(array, content)
-            self._states.store()
-            first, *others = (replica.executor for replica in self._replicas)
+            for name, content in before.items():
+                first.tensor(name).write(content)
             copy_pinned(first, others, *LEARNED)
             self._train.iterator.reset(self.progress.epoch, self.position[1])
             raise Located(self._locate(step, parts)) from None
