@@ -16,6 +16,7 @@ import numpy as np
 
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
+from mxrun.executor.side_program import BatchTensors, host_tensor
 from mxrun.train.auc import AreaUnderCurve
 from mxrun.train.classification_metrics import MAX_CLASSES, Accuracy
 from mxrun.train.count_metrics import F1, BalancedAccuracy, quotient
@@ -167,10 +168,12 @@ class HeadStatistics(ABC):
                 np.zeros((self._rows, *labels.shape[1:]), labels.dtype),
                 np.zeros((self._rows, *outputs.shape[1:]), np.float32),
             )
+            tensors = map(host_tensor, (*self._buffers, self._weight))
+            self._update = self._metrics.updater(BatchTensors(*tensors))
         for buffer, values in zip(self._buffers, (labels, outputs), strict=True):
             buffer[:count] = values
         self._weight[:count], self._weight[count:] = 1, 0
-        self._metrics.update(*self._buffers, self._weight)
+        self._update()
 
     def _figures(self, known: Mapping[str, float]) -> dict[str, float]:
         """Return all metrics by name; tables are not among them."""

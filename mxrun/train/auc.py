@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from mxrun.train.class_loop import BEST
 from mxrun.train.classification_metrics import ClassMetricKind, counted
 from mxrun.train.metric_kind import METRICS, Metric
 from mxrun.train.predictions import ClassPredictions, LossPredictions
@@ -65,8 +64,8 @@ class RankedPairs(Metric):
 
     def __init__(self, predictions: ClassPredictions, is_saved: bool) -> None:
         self._predictions = predictions
-        predictions.request(BEST)
-        count, width = predictions.probabilities.shape
+        predictions.request_arrays(probabilities=True)
+        count, width = predictions.count, predictions.width
         classes = np.arange(width) if width > 2 else np.array([1])
         exact = EXACT_IN_TRAINING if is_saved else EXACT
         self._groups = RankedGroups(len(classes), exact, is_fixed=is_saved)

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.params import Int32
-from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
 from mxrun.train.metric_kind import (
     CROSS_ENTROPY,
     METRICS,
@@ -23,7 +22,15 @@ from mxrun.train.metric_kind import (
     MetricKind,
     SummedMean,
 )
-from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Task
+from mxrun.train.predictions import (
+    BEST,
+    LIMITED_LOG,
+    LOG,
+    Array,
+    ClassPredictions,
+    LossPredictions,
+    Task,
+)
 
 # A confusion matrix of more classes would write millions of numbers into every line of metrics.
 MAX_CLASSES = 256
@@ -223,12 +230,12 @@ class MeanTopK(MeanOfValues):
 
     def __init__(self, predictions: ClassPredictions, k: int) -> None:
         super().__init__(predictions)
-        predictions.request(BEST)
+        predictions.request_arrays(probabilities=True)
         self._predictions, self._k = predictions, k
-        self._left = np.zeros_like(predictions.probabilities)
-        self._best = np.zeros_like(predictions.labels)
-        self._hits = np.zeros(len(predictions.labels), np.bool_)
-        self._factors = np.zeros(len(predictions.labels))
+        self._left = np.zeros((predictions.count, predictions.width), np.float32)
+        self._best = np.zeros(predictions.count, np.int64)
+        self._hits = np.zeros(predictions.count, np.bool_)
+        self._factors = np.zeros(predictions.count)
 
     def _measure(self) -> None:
         self._left[...] = self._predictions.probabilities
@@ -269,11 +276,11 @@ class CountedPairs(Metric):
 
     def __init__(self, predictions: ClassPredictions) -> None:
         self._predictions = predictions
-        predictions.request(BEST)
+        predictions.request_arrays()
         self.totals = np.zeros((predictions.classes, predictions.classes))
         self._flat = self.totals.reshape(-1)
-        self._index = np.zeros_like(predictions.labels)
-        self._amounts = np.zeros(len(predictions.labels))
+        self._index = np.zeros(predictions.count, np.int64)
+        self._amounts = np.zeros(predictions.count)
 
     def share(self, other: Metric) -> None:
         """Add to another metric's sums from now on."""

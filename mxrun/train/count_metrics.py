@@ -14,7 +14,6 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from mxrun.train.class_loop import BEST
 from mxrun.train.classification_metrics import ClassMetricKind, counted
 from mxrun.train.metric_kind import METRICS, Metric
 from mxrun.train.predictions import Array, ClassPredictions, LossPredictions
@@ -172,11 +171,11 @@ class Counted(Metric):
 
     def __init__(self, predictions: ClassPredictions, kind: CountKind) -> None:
         self._predictions, self._kind = predictions, kind
-        predictions.request(BEST)
+        predictions.request_arrays()
         self.totals = np.zeros((3, predictions.classes))
-        self._labels = np.zeros_like(predictions.labels)
-        self._amounts, self._factors = np.zeros((2, len(predictions.labels)))
-        self._hits = np.zeros(len(predictions.labels), np.bool_)
+        self._labels = np.zeros(predictions.count, np.int64)
+        self._amounts, self._factors = np.zeros((2, predictions.count))
+        self._hits = np.zeros(predictions.count, np.bool_)
 
     def update(self) -> None:
         """Add the current batch of the predictions."""

@@ -12,7 +12,9 @@ import numpy as np
 
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
+from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
+from mxrun.executor.side_program import BatchTensors, DeviceTensor, new_tensor
 from mxrun.graph.phases import TRAIN, bucket_phase
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
@@ -114,10 +116,16 @@ class MeasuredLoss:
         self._weight = slots[SAMPLE_WEIGHT]
         rows = len(self._weight)
         # Rows that are records, for metrics; with class weights those of the loss differ.
-        self._is_record = self._weight if phase.class_weights is None else np.zeros(rows, "f4")
+        weight, self._is_record = _tensor(executor, SAMPLE_WEIGHT, self._weight), None
+        if phase.class_weights is not None:
+            weight = new_tensor(executor.device, weight.spec)
+            self._is_record = weight.mirror()
         if self.metrics and self._metrics.reads_output:
-            self._outputs = {
-                name: executor.result(each, loss.output).mirror() for name, each in programs.items()
+            label = _tensor(executor, loss.label, slots[loss.label])
+            outputs = {n: executor.result(each, loss.output) for n, each in programs.items()}
+            self._updates = {
+                name: self._metrics.updater(BatchTensors(label, output, weight))
+                for name, output in outputs.items()
             }
         if loss.label:
             self._label = slots[loss.label]
@@ -154,7 +162,9 @@ class MeasuredLoss:
         loss = mirror.array.item()
         self.is_finite = math.isfinite(loss)
         self._totals[0] += loss
-        if self._is_record is not self._weight:
+        if self._is_record is not None:
+            self._is_record.array[:valid], self._is_record.array[valid:] = 1, 0
+            self._is_record.store()
             self._add_weights(valid)
         elif self._ignored is None:
             self._totals[1] += valid * self._per_row
@@ -162,13 +172,10 @@ class MeasuredLoss:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
             self._totals[1] += int(np.count_nonzero(self._counted[:valid]))
         if self.metrics and self._metrics.reads_output:
-            output = self._outputs[program]
-            output.load()
-            self._metrics.update(self._label, output.array, self._is_record)
+            self._updates[program]()
 
     def _add_weights(self, valid: int) -> None:
         """Add the weights of a batch's records to their sum; there is one label for each row."""
-        self._is_record[:valid], self._is_record[valid:] = 1, 0
         counted: Any = True
         if self._ignored is not None:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
@@ -183,6 +190,12 @@ class MeasuredLoss:
     def state(self) -> dict[str, Array]:
         """Return the sums since the last reset, as arrays that can be saved or overwritten."""
         return {"": self._totals} | {name: metric.totals for name, metric in self.metrics.items()}
+
+
+def _tensor(executor: Executor, name: str, array: Array) -> DeviceTensor:
+    """Return the pinned tensor of which an array has the content, perhaps smaller than planned."""
+    spec = TensorSpec(array.shape, array.dtype.name)
+    return executor.tensor_at(executor.plan.offset(name), spec)
 
 
 class Measure:

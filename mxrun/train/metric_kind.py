@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from mxrun.base.classification import Likelihood
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.registry import Registry
+from mxrun.executor.side_program import BatchTensors
 from mxrun.train.predictions import (
     Array,
     ClassPredictions,
@@ -87,7 +88,7 @@ class MeanOfValues(Mean):
 
     def __init__(self, predictions: Predictions) -> None:
         super().__init__()
-        self._weighted, self._values = predictions, np.zeros_like(predictions.weights)
+        self._weighted, self._values = predictions, np.zeros(predictions.count)
 
     @abstractmethod
     def _measure(self) -> None:
@@ -183,17 +184,23 @@ class Metrics:
                 raise UserError(Diagnostic(problem, hint="leave out the metric, or the buckets"))
             metric.share(others[figure])
 
-    def update(self, label: Array, output: Array, weight: Array) -> None:
-        """Add a batch: labels and output in row-major order, and the weights of its rows."""
-        if not self._may_warn:
-            self._add(label, output, weight)
-            return
-        # Padded rows and diverging networks contain any values; those that count make the figure
-        # NaN.
-        with np.errstate(all="ignore"):
-            self._add(label, output, weight)
+    def updater(self, batch: BatchTensors) -> Callable[[], None]:
+        """Return the function that adds a batch in these tensors."""
+        readers = self._predictions.readers(batch)
 
-    def _add(self, label: Array, output: Array, weight: Array) -> None:
-        self._predictions.load(label, output, weight)
-        for metric in self._metrics:
-            metric.update()
+        def add() -> None:
+            for read in readers:
+                read()
+            for metric in self._metrics:
+                metric.update()
+
+        if not self._may_warn:
+            return add
+
+        def add_quietly() -> None:
+            # Padded rows and diverging networks contain any values; those that count make the
+            # figure NaN.
+            with np.errstate(all="ignore"):
+                add()
+
+        return add_quietly

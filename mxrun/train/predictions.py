@@ -7,17 +7,17 @@ converts dtypes without the buffers that a ufunc would use.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.classification import Classification, Likelihood
-from mxrun.base.errors import InternalError
 from mxrun.base.once import cached_property
 from mxrun.base.regression import Regression
-from mxrun.codegen.host_loop import HostLoop
-from mxrun.train.class_loop import LABELS, ROWS, Reading, read_classes_loop
+from mxrun.executor.side_program import BatchTensors, Mirror, SideProgram
+from mxrun.operator.register import create
 
 Array = npt.NDArray[Any]
 
@@ -25,6 +25,10 @@ Array = npt.NDArray[Any]
 Task = Classification | Regression | Likelihood | None
 
 P = TypeVar("P", bound="Predictions")
+
+# Bits of the sums that metrics request, see the operator _read_classes, and the row of each.
+BEST, LOG, LIMITED_LOG = 1, 2, 4
+ROWS = {BEST: 0, LOG: 1, LIMITED_LOG: 2}
 
 
 class Predictions(ABC):
@@ -34,8 +38,10 @@ class Predictions(ABC):
     ignored label.
     """
 
+    weights: Array
+
     def __init__(self, count: int) -> None:
-        self.weights = np.zeros(count)
+        self.count = count
         self._left_out = np.zeros(count, np.bool_)
 
     @property
@@ -44,14 +50,14 @@ class Predictions(ABC):
         """Sum of the weights."""
 
     @abstractmethod
-    def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Load a batch: labels and output in row-major order, and the weights of its rows."""
+    def reader(self, batch: BatchTensors) -> Callable[[], None]:
+        """Return the function that loads a batch, after all metrics have made their requests."""
 
     def leave_out(self, values: Array) -> None:
         """Set `values` to 0 where the weight is 0: NaN there must not count."""
         # Weights are at most 1, so they are all 1 if their sum is their number, as in every full
         # batch.
-        if self.weight != len(self.weights):
+        if self.weight != self.count:
             np.equal(self.weights, 0, out=self._left_out)
             np.copyto(values, 0, where=self._left_out)
 
@@ -61,62 +67,37 @@ class ClassPredictions(Predictions):
 
     A single probability, of output or label, means class 1 above 0.5.
 
-    labels [count], int64: those of weight 0 may be outside the classes. best [count], int64: the
-    most probable class, the first among equals. doubt [count], float64: NaN if a probability is
-    NaN, else 0. best and doubt are computed only if `BEST` was requested. probabilities [count,
-    classes], float32: only for distributions.
+    width: number of probabilities of a prediction. Of the batch that was loaded last, if a metric
+    has requested them: labels [count], int64: those of weight 0 may be outside the classes. best
+    [count], int64: the most probable class, the first among equals. doubt [count], float64: NaN if
+    a probability is NaN, else 0. probabilities [count, width], float32.
 
-    One native loop reads a batch: separate NumPy calls per metric would take a tenth of a small
-    network's step.
+    One operator reads a batch where its tensors are: what metrics have not requested does not come
+    to the host.
     """
+
+    labels: Array
+    best: Array
+    doubt: Array
+    probabilities: Array
 
     def __init__(self, task: Classification | Regression, rows: int) -> None:
         if isinstance(task, Regression):
-            self.classes, self._shape, ignored = 2, (task.samples, 1, 1), None
-            read = 0
+            self.classes, self._shape, self._ignored = 2, (task.samples, 1, 1), None
+            self._read = 0
         else:
-            self.classes, ignored = task.classes, task.ignored
-            read = task.classes
+            self.classes, self._ignored = task.classes, task.ignored
+            self._read = task.classes
             self._shape = (task.samples, task.classes, task.positions)
-        samples, width, positions = self._shape
-        count = samples * positions
-        super().__init__(count)
-        self.labels, self.best = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self.doubt = np.zeros(count)
-        # With positions, the classes of a prediction are not contiguous: transpose once for all
-        # readers.
-        self._contiguous: Array = np.zeros((count, width), np.float32)
-        self._positions = self._contiguous.reshape(samples, positions, width)
-        self.probabilities = self._contiguous
-        self._converted = np.zeros(count)
+        samples, self.width, positions = self._shape
+        super().__init__(samples * positions)
         self._sums = np.zeros((len(ROWS), 2))
-        self._first, self._index = np.arange(count) * width, np.zeros(count, np.int64)
-        self._requested = 0
-        # Arrays bound to the loop, which rarely change between batches.
-        self._label: Array | None = None
-        self._output: Array | None = None
-        self._weight: Array | None = None
-        self._label_copy: Array | None = None
-        self._strided_output: Array | None = None
-        reading = Reading(
-            requested=0,
-            float32_labels=None,
-            int32_labels=None,
-            float64_labels=None,
-            output=None,
-            row_weights=None,
-            count=count,
-            classes=read,
-            per_row=count // rows,
-            has_ignored=ignored is not None,
-            ignored=ignored or 0,
-            labels=self.labels,
-            best=self.best,
-            doubts=self.doubt,
-            weights=self.weights,
-            sums=self._sums,
+        self._first, self._index = (
+            np.arange(self.count) * self.width,
+            np.zeros(self.count, np.int64),
         )
-        self._loop = HostLoop(read_classes_loop, reading)
+        self._requested = 0
+        self._has_arrays = self._has_probabilities = False
 
     def request(self, value: int) -> Array:
         """Request BEST, LOG or LIMITED_LOG for every batch.
@@ -124,23 +105,42 @@ class ClassPredictions(Predictions):
         Returns the array [2], float64, that receives the sums of weight * value and of weight.
         """
         self._requested |= value
-        self._loop.set("requested", self._requested)
         sums: Array = self._sums[ROWS[value]]
         return sums
 
-    def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Load a batch: labels and output in row-major order, and the weights of its rows."""
-        if label is not self._label:
-            self._bind_label(label)
-        if output is not self._output:
-            self._bind_output(output)
-        if weight is not self._weight:
-            self._bind_weight(weight)
-        if self._label_copy is not None:
-            self._label_copy[...] = label
-        if self._strided_output is not None:
-            self._positions[...] = self._strided_output
-        self._loop()
+    def request_arrays(self, probabilities: bool = False) -> None:
+        """Request labels, best, doubt and weights, and perhaps the probabilities."""
+        self._requested |= BEST
+        self._has_arrays = True
+        self._has_probabilities |= probabilities
+
+    def reader(self, batch: BatchTensors) -> Callable[[], None]:
+        """Return the function that loads a batch."""
+        given = {
+            "classes": self._read,
+            "positions": self._shape[2],
+            "requested": self._requested,
+            "ignored": self._ignored,
+            "arrays": self._has_arrays,
+        }
+        program = SideProgram(create("_read_classes", given), batch._asdict())
+        sums, *arrays = (each.mirror() for each in program.outputs)
+        probabilities = (
+            self._probabilities(batch.output.mirror()) if self._has_probabilities else None
+        )
+
+        def load() -> None:
+            program.run()
+            sums.load()
+            self._sums[...] = sums.array
+            if arrays:
+                for each in arrays:
+                    each.load()
+                self.labels, self.best, self.doubt, self.weights = (each.array for each in arrays)
+            if probabilities is not None:
+                self.probabilities = probabilities()
+
+        return load
 
     @property
     def weight(self) -> float:
@@ -151,30 +151,22 @@ class ClassPredictions(Predictions):
         """Return the flat indices of `classes` in `probabilities`, valid until the next call."""
         return np.add(self._first, classes, out=self._index)
 
-    def _bind_label(self, label: Array) -> None:
-        is_read_there = label.dtype.name in LABELS and label.flags.c_contiguous
-        read = label if is_read_there else self._converted
-        self._label_copy = None if is_read_there else self._converted.reshape(label.shape)
-        for dtype, name in LABELS.items():
-            self._loop.set(name, read if dtype == read.dtype.name else None)
-        self._label = label
+    def _probabilities(self, output: Mirror) -> Callable[[], Array]:
+        """Return the function that gives the probabilities as [count, width]."""
+        samples, width, positions = self._shape
+        contiguous = np.zeros((self.count, width), np.float32)
+        by_class = output.array.reshape(self._shape).transpose(0, 2, 1)
+        is_read_there = output.array.dtype == np.float32 and positions == 1
 
-    def _bind_output(self, output: Array) -> None:
-        is_read_there = output.dtype == np.float32 and output.flags.c_contiguous
-        if is_read_there and self._shape[2] == 1:
-            self.probabilities = output.reshape(self._contiguous.shape)
-            self._strided_output = None
-        else:
-            self.probabilities = self._contiguous
-            self._strided_output = output.reshape(self._shape).transpose(0, 2, 1)
-        self._loop.set("output", self.probabilities)
-        self._output = output
+        def read() -> Array:
+            output.load()
+            if is_read_there:
+                return output.array.reshape(contiguous.shape)
+            # With positions the classes of a prediction are not contiguous.
+            contiguous.reshape(samples, positions, width)[...] = by_class
+            return contiguous
 
-    def _bind_weight(self, weight: Array) -> None:
-        if weight.dtype != np.float32 or not weight.flags.c_contiguous:
-            raise InternalError("the weights of rows must be contiguous float32")
-        self._loop.set("row_weights", weight)
-        self._weight = weight
+        return read
 
 
 class NumberPredictions(Predictions):
@@ -187,9 +179,10 @@ class NumberPredictions(Predictions):
     def __init__(self, task: Regression, rows: int) -> None:
         super().__init__(task.samples * task.elements)
         self.elements = task.elements
+        self.weights = np.zeros(self.count)
         # Transposed to [..., rows], so that row weights broadcast over the predictions of a row.
         self._weights_by_row = self.weights.reshape(rows, -1).T
-        self.outputs, self.labels, self.differences = np.zeros((3, len(self.weights)))
+        self.outputs, self.labels, self.differences = np.zeros((3, self.count))
         self._weight = 0.0
 
     @property
@@ -197,13 +190,20 @@ class NumberPredictions(Predictions):
         """Sum of the weights."""
         return self._weight
 
-    def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Load a batch: labels and output in row-major order, and the weights of its rows."""
-        self._weights_by_row[...] = weight
-        self._weight = np.add.reduce(self.weights)
-        self.labels[...] = label.reshape(-1)
-        self.outputs[...] = output.reshape(-1)
-        np.subtract(self.outputs, self.labels, out=self.differences)
+    def reader(self, batch: BatchTensors) -> Callable[[], None]:
+        """Return the function that loads a batch."""
+        label, output, weight = (tensor.mirror() for tensor in batch)
+
+        def load() -> None:
+            for mirror in (label, output, weight):
+                mirror.load()
+            self._weights_by_row[...] = weight.array
+            self._weight = np.add.reduce(self.weights)
+            self.labels[...] = label.array.reshape(-1)
+            self.outputs[...] = output.array.reshape(-1)
+            np.subtract(self.outputs, self.labels, out=self.differences)
+
+        return load
 
 
 class LossPredictions:
@@ -229,10 +229,9 @@ class LossPredictions:
         assert isinstance(self._task, Regression)
         return self._use(NumberPredictions(self._task, self._rows))
 
-    def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Load a batch: labels and output in row-major order, and the weights of its rows."""
-        for predictions in self._used:
-            predictions.load(label, output, weight)
+    def readers(self, batch: BatchTensors) -> list[Callable[[], None]]:
+        """Return the functions that load a batch from these tensors."""
+        return [predictions.reader(batch) for predictions in self._used]
 
     def _use(self, predictions: P) -> P:
         self._used.append(predictions)

@@ -197,7 +197,7 @@ class SumsOfNumbers(Metric):
     def __init__(self, predictions: NumberPredictions, sums: int, elements: int) -> None:
         self._predictions = predictions
         self.totals = np.zeros((sums, elements))
-        self._values = np.zeros_like(predictions.weights)
+        self._values = np.zeros(predictions.count)
         self._table = self._values.reshape(-1, elements)
         self._sums = np.zeros(elements)
 

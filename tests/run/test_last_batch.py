@@ -11,6 +11,7 @@ from bundled_runs import BUNDLED, bundled, executor_of
 from training import prepare
 
 from mxrun.executor.executor import Executor
+from mxrun.executor.side_program import BatchTensors
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset.request import open_datasets
@@ -111,10 +112,9 @@ def test_D1_metrics_are_those_of_forty_rows(name: str) -> None:
         executor.run(EVALUATE)
         loss = size.model.losses[0]
         metrics = Metrics([METRICS.get(name)()], loss.task, rows)
-        output = executor.result(EVALUATE, loss.output).values()
-        metrics.update(
-            executor.tensor("label").values(), output, executor.tensor("sample_weight").values()
-        )
+        output = executor.result(EVALUATE, loss.output)
+        weight = executor.tensor("sample_weight")
+        metrics.updater(BatchTensors(executor.tensor("label"), output, weight))()
         (metric,) = metrics.by_figure.values()
         found.append(metric.value())
     assert found[0] == pytest.approx(found[1], rel=1e-6)

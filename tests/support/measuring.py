@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
+from mxrun.executor.side_program import BatchTensors, host_tensor
 from mxrun.train.metric_kind import METRICS, Figure, Metric, MetricKind, Metrics
 
 Array = npt.NDArray[Any]
@@ -22,13 +23,34 @@ def kind_of(name: str, parameters: Mapping[str, Any]) -> MetricKind:
     return METRICS.get(name)(**parameters)
 
 
+class HostMetrics:
+    """Metrics that are updated with arrays of the process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._arrays: Batch | None = None
+
+    def update(self, label: Array, output: Array, weight: Array) -> None:
+        """Add a batch."""
+        batch = (label, output, weight)
+        if self._arrays is None or any(
+            (one.shape, one.dtype) != (other.shape, other.dtype)
+            for one, other in zip(self._arrays, batch, strict=True)
+        ):
+            self._arrays = (label.copy(), output.copy(), weight.copy())
+            self._add = self._metrics.updater(BatchTensors(*map(host_tensor, self._arrays)))
+        for own, given in zip(self._arrays, batch, strict=True):
+            own[...] = given
+        self._add()
+
+
 def create(
     kind: MetricKind, seen: Classification | Regression, rows: int
-) -> tuple[Metric, Metrics]:
+) -> tuple[Metric, HostMetrics]:
     """Return a metric, and the value that updates it."""
     metrics = Metrics([kind], seen, rows)
     (metric,) = metrics.by_figure.values()
-    return metric, metrics
+    return metric, HostMetrics(metrics)
 
 
 def measure(

@@ -13,7 +13,7 @@ from metric_formulas import BINARY_METRICS, CLASS_METRICS, NUMBER_METRICS, expec
 
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
-from mxrun.train.class_loop import BEST
+from mxrun.executor.side_program import BatchTensors, host_tensor
 from mxrun.train.metric import default_metrics, supported_metrics
 from mxrun.train.metric_kind import METRICS, Figure, Metrics
 from mxrun.train.predictions import LossPredictions
@@ -254,8 +254,9 @@ def test_the_best_of_many_classes_is_the_first_among_equals() -> None:
     want = output.argmax(1)
     assert want[:10].tolist() == [*best, 2000, 3000]
     predictions = LossPredictions(seen, 40).classes
-    predictions.request(BEST)
-    predictions.load(want.reshape(40, 1), output, np.ones(40, np.float32))
+    predictions.request_arrays()
+    batch = (want.astype(np.int32).reshape(40, 1), output, np.ones(40, np.float32))
+    predictions.reader(BatchTensors(*map(host_tensor, batch)))()
     assert predictions.best.tolist() == want.tolist()
     assert np.isnan(predictions.doubt).tolist() == [row in (8, 9) for row in range(40)]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from measuring import kind_of
+from measuring import HostMetrics, kind_of
 from peer_scripts import run_script
 
 from mxrun.base.classification import Classification
@@ -64,6 +64,7 @@ def metrics_of(seen: Classification | Regression, rows: int, is_saved: bool) -> 
 
 def added(metrics: Metrics, labels: Array, outputs: Array, rows: int) -> Metric:
     """Add records in batches of `rows`, the last one padded with garbage of weight 0."""
+    batches = HostMetrics(metrics)
     for begin in range(0, len(labels), rows):
         label, output = (np.full((rows, *a.shape[1:]), np.nan, "f4") for a in (labels, outputs))
         count = len(labels[begin : begin + rows])
@@ -71,7 +72,7 @@ def added(metrics: Metrics, labels: Array, outputs: Array, rows: int) -> Metric:
         label[count:] = 0
         weight = np.zeros(rows, "f4")
         weight[:count] = 1
-        metrics.update(label, output, weight)
+        batches.update(label, output, weight)
     (metric,) = metrics.by_figure.values()
     return metric
 
