@@ -80,7 +80,10 @@ class RegressionOutputProperty(LabelledLossProperty[RegressionOutputParameters])
 
     def regression(self, data: Shape, label: Shape) -> Regression:
         """A sample is a row of the batch; the logistic operator outputs probabilities."""
-        return Regression(data[0], math.prod(data[1:]), self.rule.output is not None)
+        # Two axes or more behind that of the channels are those of a picture.
+        positions = math.prod(data[2:]) if len(data) > 3 else 1
+        elements = math.prod(data[1:])
+        return Regression(data[0], elements, self.rule.output is not None, positions)
 
     def infer_label(self, data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
         """Unify up to trailing axes of size 1; label is [N] by default for data [N, 1]."""

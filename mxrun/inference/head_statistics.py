@@ -19,7 +19,7 @@ from mxrun.base.regression import Regression
 from mxrun.executor.side_program import BatchTensors, host_tensor
 from mxrun.train.auc import AreaUnderCurve
 from mxrun.train.classification_metrics import MAX_CLASSES, Accuracy
-from mxrun.train.count_metrics import F1, BalancedAccuracy, quotient
+from mxrun.train.count_metrics import F1, BalancedAccuracy, IntersectionOverUnion, quotient
 from mxrun.train.measure import LossTensors
 from mxrun.train.metric_kind import MetricKind, Metrics
 from mxrun.train.predictions import Array
@@ -314,25 +314,29 @@ class ClassStatistics(HeadStatistics):
 
 
 class MultiLabelStatistics(HeadStatistics):
-    """Counts of each output, a probability that one of several labels applies."""
+    """Counts of each label, which has a probability, or one for each pixel if it is a mask."""
 
     kind = MULTI_LABEL
 
     def __init__(self, loss: LossTensors, task: Regression, rows: int, errors: int) -> None:
         super().__init__(loss, task, rows, errors)
-        self._elements = task.elements
-        self._counts = np.zeros((3, task.elements))
+        self._elements, self._labels, self._positions = task.elements, task.labels, task.positions
+        self._counts = np.zeros((3, task.labels))
         self._records = 0
 
     def _usual(self) -> Sequence[MetricKind]:
-        return [BinaryAccuracyKind()]
+        masks = [IntersectionOverUnion(average="binary" if self._labels == 1 else "macro")]
+        return [BinaryAccuracyKind(), *(masks if self._positions > 1 else ())]
 
     def _add(self, names: Names, labels: Array, outputs: Array) -> None:
         labels = labels.reshape(len(labels), -1) > 0.5
         values = outputs.reshape(len(outputs), -1).astype(np.float64)
         predicted = values > 0.5
         self._records += len(labels)
-        self._counts += [(labels & predicted).sum(0), labels.sum(0), predicted.sum(0)]
+        for counts, found in zip(
+            self._counts, (labels & predicted, labels, predicted), strict=True
+        ):
+            counts += found.reshape(-1, self._labels, self._positions).sum((0, 2))
         chosen = np.where(labels, values, 1 - values)
         losses = -np.log(chosen + _SMALLEST).mean(1)
         for record in self._worst.candidates(losses):
@@ -340,14 +344,15 @@ class MultiLabelStatistics(HeadStatistics):
             row: Row = {"input": name, "record": number, "loss": float(losses[record])}
             row["wrong"] = int((labels[record] != predicted[record]).sum())
             row["predictions"] = self._elements
-            row["label"] = np.flatnonzero(labels[record]).tolist()
-            row["prediction"] = np.flatnonzero(predicted[record]).tolist()
+            if self._positions == 1:
+                row["label"] = np.flatnonzero(labels[record]).tolist()
+                row["prediction"] = np.flatnonzero(predicted[record]).tolist()
             self._worst.keep(float(losses[record]), row)
 
     def evaluation(self, known: Mapping[str, float], classes: Sequence[str]) -> HeadEvaluation:
         """Return the evaluation; `classes` are names of all labels or empty."""
-        named = len(classes) == self._elements
-        names = tuple(classes) if named else tuple(map(str, range(self._elements)))
+        named = len(classes) == self._labels
+        names = tuple(classes) if named else tuple(map(str, range(self._labels)))
         rows, averages = class_rows(self._counts, names)
         figures = self._figures(known)
         errors = self._worst.rows()

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeGuard
 
 import numpy as np
 from pydantic import ConfigDict, Field
 
+from mxrun.base.regression import Regression
 from mxrun.train.classification_metrics import ClassMetricKind, counted
 from mxrun.train.metric_kind import METRICS, Metric
-from mxrun.train.predictions import Array, ClassPredictions, LossPredictions
+from mxrun.train.predictions import (
+    Array,
+    ClassPredictions,
+    LossPredictions,
+    NumberPredictions,
+    Task,
+)
 
 Average = Literal["binary", "macro", "micro"]
 
@@ -42,8 +49,8 @@ class AveragedKind(CountKind):
     average: Average = Field(
         default="binary",
         examples=["macro"],
-        description="binary: of class 1 of two; macro: the mean over all classes that occur as "
-        "label or prediction; micro: of the summed counts of all classes.",
+        description="binary: of class 1 of two, or of one mask; macro: the mean over all classes "
+        "or masks that occur as label or prediction; micro: of the summed counts of all.",
     )
     name: ClassVar[str]
 
@@ -51,6 +58,21 @@ class AveragedKind(CountKind):
     def figure(self) -> str:
         """Name of the figure, such as f1, f1_macro or f1_micro."""
         return self.name if self.average == "binary" else f"{self.name}_{self.average}"
+
+    def why_unsupported(self, task: Task) -> str:
+        """Return why the loss cannot be measured; of masks, one or an average is measured."""
+        if not _is_of_masks(task):
+            return super().why_unsupported(task)
+        if self.average != "binary" or task.labels == 1:
+            return ""
+        return f"has {task.labels} labels, not one: use average macro or micro"
+
+    def create(self, predictions: LossPredictions) -> Metric:
+        """Return a metric over the most probable classes, or over probabilities above 0.5."""
+        task = predictions.task
+        if _is_of_masks(task):
+            return CountedMasks(predictions.numbers, task, self)
+        return super().create(predictions)
 
     def _unsupported_classes(self, classes: int) -> str:
         if self.average != "binary" or classes == 2:
@@ -126,6 +148,27 @@ class FBeta(AveragedKind):
         return quotient((1 + squared) * hits, squared * labels + predictions)
 
 
+@METRICS.register("iou", foreign={"iou": "jaccard jaccardindex meaniou binaryiou miou"})
+class IntersectionOverUnion(AveragedKind):
+    """Intersection over union (Jaccard index): h / (l + p - h) of a class or a mask.
+
+    For pictures: of pixels, over all records.
+    """
+
+    name: ClassVar[str] = "iou"
+
+    def ratio(self, hits: Array, labels: Array, predictions: Array) -> Array:
+        """Return h / (l + p - h) of each class."""
+        return quotient(hits, labels + predictions - hits)
+
+
+@METRICS.register("dice", foreign={"dice": "dicescore dicecoefficient f1overlap"})
+class Dice(F1):
+    """Dice coefficient: 2 h / (l + p) of a class or a mask, the F1 score of pixels."""
+
+    name: ClassVar[str] = "dice"
+
+
 @METRICS.register("balanced_accuracy")
 class BalancedAccuracy(CountKind):
     """Mean of the recalls h / l of all classes that have records: each class counts alike."""
@@ -193,6 +236,55 @@ class Counted(Metric):
         if not np.isfinite(self.totals).all() or not self.totals.any():
             return math.nan
         return self._kind.score(*self.totals)
+
+
+class CountedMasks(Metric):
+    """Function of the counts of masks: totals are [hits, labels, predictions] x masks.
+
+    Labels and outputs are in a mask above 0.5. The figure is NaN if nothing was measured.
+    """
+
+    may_warn: ClassVar[bool] = True
+
+    def __init__(self, predictions: NumberPredictions, task: Regression, kind: CountKind) -> None:
+        self._predictions, self._kind = predictions, kind
+        self._shape = (task.samples, task.labels, task.positions)
+        self.totals = np.zeros((3, task.labels))
+        self._above = np.zeros((2, predictions.count), np.bool_)
+        self._values, self._doubt = np.zeros((2, predictions.count))
+        self._sums = np.zeros(task.labels)
+
+    def update(self) -> None:
+        """Add the current batch of the predictions."""
+        labels, predicted = self._above
+        # 0 for numbers, and NaN for an output that is none.
+        np.subtract(self._predictions.outputs, self._predictions.outputs, out=self._doubt)
+        np.greater(self._predictions.labels, 0.5, out=labels)
+        np.greater(self._predictions.outputs, 0.5, out=predicted)
+        self._add(1, labels)
+        self._add(2, predicted)
+        np.logical_and(labels, predicted, out=labels)
+        self._add(0, labels)
+
+    def _add(self, row: int, chosen: Array) -> None:
+        self._values[...] = chosen
+        np.add(self._values, self._doubt, out=self._values)
+        self._predictions.leave_out(self._values)
+        np.multiply(self._values, self._predictions.weights, out=self._values)
+        np.add.reduce(self._values.reshape(self._shape), axis=(0, 2), out=self._sums)
+        np.add(self.totals[row], self._sums, out=self.totals[row])
+
+    def value(self) -> float:
+        """Return the figure; NaN if nothing was measured."""
+        if not np.isfinite(self.totals).all() or not self.totals.any():
+            return math.nan
+        # In front of the masks stands the rest, which is never counted.
+        return self._kind.score(*np.pad(self.totals, ((0, 0), (1, 0))))
+
+
+def _is_of_masks(task: Task) -> TypeGuard[Regression]:
+    """Return whether a loss has probabilities of several labels, or of one in several places."""
+    return isinstance(task, Regression) and task.probabilities and not task.is_binary
 
 
 def quotient(counts: Array, of: Array) -> Array:

@@ -209,25 +209,25 @@ class NumberPredictions(Predictions):
 class LossPredictions:
     """Predictions of one loss in all forms that metrics read.
 
-    A form that no metric requests is neither allocated nor loaded. is_saved: whether checkpoints
-    hold the sums of their metrics.
+    A form that no metric requests is neither allocated nor loaded. task: of the loss. is_saved:
+    whether checkpoints hold the sums of their metrics.
     """
 
     def __init__(self, task: Task, rows: int, is_saved: bool = False) -> None:
-        self._task, self._rows, self.is_saved = task, rows, is_saved
+        self.task, self._rows, self.is_saved = task, rows, is_saved
         self._used: list[Predictions] = []
 
     @cached_property
     def classes(self) -> ClassPredictions:
         """Predictions of classes, also for a single probability."""
-        assert isinstance(self._task, (Classification, Regression))
-        return self._use(ClassPredictions(self._task, self._rows))
+        assert isinstance(self.task, (Classification, Regression))
+        return self._use(ClassPredictions(self.task, self._rows))
 
     @cached_property
     def numbers(self) -> NumberPredictions:
         """Predictions of numbers."""
-        assert isinstance(self._task, Regression)
-        return self._use(NumberPredictions(self._task, self._rows))
+        assert isinstance(self.task, Regression)
+        return self._use(NumberPredictions(self.task, self._rows))
 
     def readers(self, batch: BatchTensors) -> list[Callable[[], None]]:
         """Return the functions that load a batch from these tensors."""

@@ -26,6 +26,9 @@ CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [
     ("recall", {"average": "macro"}),
     ("recall", {"average": "micro"}),
     ("fbeta", {"average": "macro", "beta": 0.5}),
+    ("iou", {"average": "macro"}),
+    ("iou", {"average": "micro"}),
+    ("dice", {"average": "macro"}),
     ("balanced_accuracy", {}),
     ("mcc", {}),
     ("auc", {}),
@@ -33,7 +36,7 @@ CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [
 ]
 BINARY_METRICS: list[tuple[str, dict[str, Any]]] = [
     *((name, given) for name, given in CLASS_METRICS if name != "top_k"),
-    *((name, {}) for name in ("f1", "precision", "recall", "fbeta")),
+    *((name, {}) for name in ("f1", "precision", "recall", "fbeta", "iou", "dice")),
 ]
 NUMBER_METRICS: list[tuple[str, dict[str, Any]]] = [
     (name, {}) for name in ("mse", "mae", "rmse", "r2", "pearson_correlation")
@@ -75,7 +78,10 @@ def correlation(pairs: list[tuple[int, int]], classes: int) -> float:
 
 
 def ratio(name: str, hits: int, labels: int, predicted: int, beta: float) -> float:
-    """Compute precision, recall, or their weighted harmonic mean, of one class."""
+    """Compute precision, recall, their weighted harmonic mean, or the overlap, of one class."""
+    if name == "iou":
+        union = labels + predicted - hits
+        return hits / union if union else 0.0
     precision = hits / predicted if predicted else 0.0
     recall = hits / labels if labels else 0.0
     if name in ("precision", "recall"):
@@ -172,4 +178,19 @@ def expected(
     average = given.get("average", "recalls" if name == "balanced_accuracy" else "binary")
     if name == "f1":
         return f1(pairs, average, classes)
-    return score(name, pairs, average, classes, given.get("beta", 2.0))
+    return score(name, pairs, average, classes, given.get("beta", 1.0 if name == "dice" else 2.0))
+
+
+def of_masks(name: str, average: str, seen: Regression, batches: Sequence[Batch]) -> float:
+    """Compute a ratio of counts of pixels."""
+    counts = np.zeros((seen.labels, 3), int)
+    for label, output, weight in batches:
+        for row in np.flatnonzero(weight):
+            places = zip(label[row].flat, output[row].flat, strict=True)
+            for place, (one, other) in enumerate(places):
+                found = (one > 0.5 < other, one > 0.5, other > 0.5)
+                counts[place // seen.positions] += np.array(found, int)
+    if average == "micro":
+        counts = counts.sum(0, keepdims=True)
+    beta = 2.0 if name == "fbeta" else 1.0
+    return float(np.mean([ratio(name, *map(int, each), beta) for each in counts if each[1:].any()]))

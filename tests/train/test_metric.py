@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from measuring import Batch, class_batch, create, kind_of, measure, number_batch
-from metric_formulas import BINARY_METRICS, CLASS_METRICS, NUMBER_METRICS, expected
+from metric_formulas import BINARY_METRICS, CLASS_METRICS, NUMBER_METRICS, expected, of_masks
 
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
@@ -66,6 +66,23 @@ def test_figures_over_batches_leave_padding_out(
     metric.reset()
     metrics.update(*batches[0])
     assert same(metric.value(), expected(name, given, seen, batches[:1]))
+
+
+@pytest.mark.parametrize("name", ["iou", "dice", "f1", "precision", "recall", "fbeta"])
+@pytest.mark.parametrize("average", ["binary", "macro", "micro"])
+def test_masks_are_counted_by_pixels(name: str, average: str) -> None:
+    """Of one mask, or over all; padded records do not count, and a NaN gives NaN."""
+    seen = Regression(7, 12 if average == "binary" else 36, True, 12)
+    kind, batches = (
+        kind_of(name, {"average": average}),
+        [number_batch(seen, seed) for seed in (0, 1)],
+    )
+    assert same(measure(kind, seen, batches), of_masks(name, average, seen, batches))
+    label, output, weight = batches[0]
+    output[-1] = np.nan
+    assert same(measure(kind, seen, batches), of_masks(name, average, seen, batches))
+    output[0, 3] = np.nan
+    assert math.isnan(measure(kind, seen, [(label, output, weight)]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "given", "seen"), EVERY)
@@ -322,6 +339,8 @@ def test_updates_leave_nothing_allocated(
         ("f1", {}, Classification(8, 1, 1), "has 1 class, not two"),
         ("confusion_matrix", {}, Classification(8, 257, 1), "at most 256"),
         ("rmse", {}, SEEN[0], "predicts classes"),
+        ("iou", {}, Regression(8, 24, True, 12), "has 2 labels, not one"),
+        ("iou", {}, Regression(8, 24), "predicts numbers"),
     ],
 )
 def test_what_does_not_fit_says_why(
@@ -340,7 +359,7 @@ def test_defaults_and_fitting_metrics_of_losses() -> None:
     assert figures(None, Classification(8, 3, 1, labelled=False)) == []
     assert figures(NUMBERS[0], SEEN[0]) == ["mse", "accuracy", "cross_entropy"]
     assert supported_metrics([NUMBERS[0]]) == tuple(sorted(name for name, _ in NUMBER_METRICS))
-    averaged = {"f1", "fbeta", "precision", "recall"}
+    averaged = {"f1", "fbeta", "precision", "recall", "iou", "dice"}
     with_example = {f"{{{name}: {{average: macro}}}}" for name in averaged}
     absent = averaged | {"binary_accuracy"}
     assert {*supported_metrics([SEEN[1], NUMBERS[0]])} == (({*METRICS} | with_example) - absent)
