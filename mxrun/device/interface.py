@@ -230,6 +230,10 @@ class Device(ABC):
         """
         raise InternalError(f"{self.description.family} cannot use the host's memory")
 
+    def host_array(self, spec: TensorSpec) -> Array:
+        """Return a new array of the host, of memory from which the device copies fastest."""
+        return np.zeros(spec.shape, numpy_dtype(spec.dtype))
+
     def fill(self, memory: Memory, begin: int, end: int, byte: int) -> None:
         """Set the bytes of a range of memory."""
         self.write(Handle(memory, begin), np.full(end - begin, byte, np.uint8))

@@ -33,7 +33,7 @@ from mxrun.io.files import unreadable_error
 from mxrun.options.shared import MAX
 from mxrun.preparation.max_batch_size import largest_batch
 from mxrun.preparation.notes import Notify, ignore_note
-from mxrun.preparation.planning import request_for
+from mxrun.preparation.planning import planned_staging, request_for
 from mxrun.preparation.prepared import Prepared, preparing
 from mxrun.run.trained_model import RunningOptions, TrainedModel
 from mxrun.runtime.engine.default import engine_of
@@ -315,7 +315,7 @@ def _compile_request(
         request_for(built, False, options.threads, notify),
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
-        staged=source.staged(batch_size),
+        staged=planned_staging(built, source.staged(batch_size)),
         precision=options.precision or built.options.precision,
     )
 

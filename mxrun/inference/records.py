@@ -39,9 +39,9 @@ from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm
-from mxrun.preparation.planning import staged_name
+from mxrun.preparation.planning import staged_names
 from mxrun.run.data_workers import python_transforms
-from mxrun.train.host_arrays import slots
+from mxrun.train.host_arrays import slots, staged_arrays
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import MetricKind
 
@@ -90,7 +90,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
-        """Return the specs of the tensors for prefetching, beside the io slots."""
+        """Return the specs of a prefetched batch, which is stored beside the io slots."""
 
     @abstractmethod
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
@@ -306,15 +306,10 @@ class DatasetSource(RecordSource):
         return limit
 
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
-        """Return the specs of prefetched batches, if records are read lazily or transformed."""
+        """Return the specs of a prefetched batch, if records are read lazily or transformed."""
         if not (self._dataset.lazy or self._dataset.pipeline):
             return {}
-        specs = staging_specs(self._dataset.inputs, batch_size)
-        return {
-            staged_name(name, index): spec
-            for index in range(self._data.prefetch)
-            for name, spec in specs.items()
-        }
+        return staging_specs(self._dataset.inputs, batch_size)
 
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
         """Yield the batches of the data set."""
@@ -356,10 +351,9 @@ class DatasetSource(RecordSource):
         self, executor: Executor, batch_size: int, python: TransformRunner
     ) -> DataIterator:
         """Return the iterator that fills the io slots of a plan for this batch size."""
-        names = self._dataset.inputs if self.staged(batch_size) else ()
+        specs = self.staged(batch_size)
         batches = [
-            {name: executor.tensor(staged_name(name, index)).mirror().array for name in names}
-            for index in range(self._data.prefetch)
+            staged_arrays(executor, batch, specs) for batch in staged_names(self._options, specs)
         ]
         return open_iterator(
             self._dataset,

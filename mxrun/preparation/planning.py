@@ -11,7 +11,7 @@ from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
-from mxrun.config import ConfigSource, Overrides, Parsed, parse
+from mxrun.config import ConfigSource, Overrides, Parsed, RunOptions, parse
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.io.loading.order import LastBatch
@@ -109,11 +109,7 @@ def request_for(
         rules=settings.rules if training else {},
         clipping=settings.clipping if training else None,
         average=settings.average if training else None,
-        staged={
-            batch[name]: spec
-            for batch in (staged_names(built) if training else ())
-            for name, spec in staged_specs(built).items()
-        },
+        staged=planned_staging(built, staged_specs(built)) if training else {},
         phases=tuple(phases),
         device=device,
         backward=built.options.backward,
@@ -151,16 +147,26 @@ def staged_specs(built: ModelDefinition) -> dict[str, TensorSpec]:
     return staging_specs(built.model.records, built.model.batch_size)
 
 
-def staged_names(built: ModelDefinition) -> list[dict[str, str]]:
-    """Return the tensors of each batch prefetched in training, by the names of the inputs."""
-    specs = staged_specs(built)
-    count = built.options.data.prefetch if specs else 0
-    return [{name: staged_name(name, index) for name in specs} for index in range(count)]
+def staged_names(options: RunOptions, specs: Mapping[str, TensorSpec]) -> list[dict[str, str]]:
+    """Return the tensors of each prefetched batch of `specs`, by the names of the inputs."""
+    count = options.data.prefetch if specs else 0
+    return [{name: f"{name}:staged{index}" for name in specs} for index in range(count)]
 
 
-def staged_name(name: str, index: int) -> str:
-    """Return the name of the tensor of input `name` in staged batch `index`."""
-    return f"{name}:staged{index}"
+def planned_staging(
+    built: ModelDefinition, specs: Mapping[str, TensorSpec]
+) -> dict[str, TensorSpec]:
+    """Return the tensors of prefetched batches of `specs` that have a place in the plan.
+
+    A device whose memory the host cannot write to copies them from the host's.
+    """
+    if not kind_of(built.options).has_host_memory:
+        return {}
+    return {
+        tensor: specs[name]
+        for batch in staged_names(built.options, specs)
+        for name, tensor in batch.items()
+    }
 
 
 def last_batch(built: ModelDefinition, role: str) -> LastBatch:

@@ -31,7 +31,7 @@ from mxrun.io.loading.staging import Staging
 from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.planner.plan import Plan
 from mxrun.preparation.parameter_init import initialise_pinned
-from mxrun.preparation.planning import last_batch, staged_names
+from mxrun.preparation.planning import last_batch, staged_names, staged_specs
 from mxrun.preparation.plugins import plugin_hashes
 from mxrun.preparation.prepared import Prepared
 from mxrun.preparation.record_order import shuffle_of
@@ -52,7 +52,7 @@ from mxrun.train.checkpoint import (
     RunState,
     StartedFrom,
 )
-from mxrun.train.host_arrays import HostArrays, pinned, slots
+from mxrun.train.host_arrays import pinned, slots, staged_arrays
 from mxrun.train.loop import TrainingLoop
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
@@ -88,15 +88,14 @@ class Run:
         weighting = built.training.class_weights
         self.class_weights = None if weighting is None else weighting.of(datasets["train"])
         # Every arena has room for some of the batches, each of which any context may compute.
-        names = [(executor, batch) for batch in staged_names(built) for executor in self.executors]
-        self._staged = [HostArrays(executor, batch.values()) for executor, batch in names]
+        specs = staged_specs(built)
+        self._staged = [
+            staged_arrays(executor, batch, specs)
+            for batch in staged_names(built.options, specs)
+            for executor in self.executors
+        ]
         self.engine = engine_of(built.options.engine)
-        self._staging = Staging(
-            [
-                {name: staged.arrays[tensor] for name, tensor in batch.items()}
-                for (_, batch), staged in zip(names, self._staged, strict=True)
-            ]
-        )
+        self._staging = Staging(self._staged)
         # By section, the records that may be left out.
         self.bad_records = {
             role: BadRecords.of(dataset, built.options.data.max_bad_records)
@@ -222,22 +221,21 @@ class Run:
         The contents are lost. The batches in the arenas are reused, so a finished run does not need
         its data.
         """
-        loaded = [*self._staged]
-        loaded += [
+        loaded = [
             slots(executor, iterator)
             for executor in self.executors
             for iterator in self.iterators.values()
         ]
-        contents = [
-            {name: array.copy() for name, array in batch.arrays.items()} for batch in loaded
-        ]
+        arrays = [*self._staged, *(batch.arrays for batch in loaded)]
+        contents = [{name: array.copy() for name, array in each.items()} for each in arrays]
 
         def exercise(executor: Executor) -> None:
             """Write to an arena as a run does, once: initial values, batches, and every phase."""
             self.initialise(start=False)
-            for batch, content in zip(loaded, contents, strict=True):
-                for name, array in batch.arrays.items():
+            for each, content in zip(arrays, contents, strict=True):
+                for name, array in each.items():
                     np.copyto(array, content[name])
+            for batch in loaded:
                 batch.store()
             for phase in self.plan.phases:
                 if base_phase(phase) != EVALUATE or "eval" in self.iterators:

@@ -51,6 +51,20 @@ class HostArrays:
             mirror.store()
 
 
+def staged_arrays(
+    executor: Executor, batch: Mapping[str, str], specs: Mapping[str, TensorSpec]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a batch that is made ahead, by the names of the inputs.
+
+    batch: their tensors' names. They are tensors of the plan where the host can write to them, and
+    else arrays of the host of `specs`.
+    """
+    device = executor.device
+    if device.has_host_memory:
+        return {name: executor.tensor(tensor).mirror().array for name, tensor in batch.items()}
+    return {name: device.host_array(specs[name]) for name in batch}
+
+
 def copy_pinned(source: Executor, targets: Sequence[Executor], *kinds: MemoryClass) -> None:
     """Copy the pinned tensors of some memory classes to the other executors of one plan."""
     for name in pinned(source, *kinds) if targets else ():

@@ -75,7 +75,8 @@ def test_inference_verify_bench_and_memory_run_on_it(tmp_path: Path) -> None:
     assert result("bench", "net.yaml", "--steps", "5", cwd=tmp_path)
     strict = result("inspect-memory", "net.yaml", cwd=tmp_path)
     plain = result("inspect-memory", "plain.yaml", cwd=tmp_path)
-    assert strict["planned_bytes"] == plain["planned_bytes"]
+    # Batches that are made ahead lie in the host's memory.
+    assert strict["planned_bytes"] < plain["planned_bytes"]
     succeeded(mxrun("train", "net.yaml", "--profile", "--overwrite", cwd=tmp_path))
 
 

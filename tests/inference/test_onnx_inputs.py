@@ -65,5 +65,8 @@ def test_bundled_configs_have_no_input_that_no_node_reads(config: str) -> None:
         return
     model = converted(built)
     assert_all_is_read(model)
-    texts = ["data", "mask", "lengths"] if config == "text_classifier" else ["data"]
-    assert [value.name for value in model.inputs] == texts
+    several = {
+        "text_classifier": ["data", "mask", "lengths"],
+        "style_transfer": ["content", "style"],
+    }
+    assert [value.name for value in model.inputs] == several.get(config, ["data"])

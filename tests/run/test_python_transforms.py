@@ -256,7 +256,7 @@ def test_transforms_that_hold_the_lock_get_processes(processes):
     assert timed.kind == "thread"
 
 
-def test_a_plugin_that_has_changed_is_refused(tmp_path, monkeypatch):
+def test_a_plugin_that_has_changed_is_refused(plugin, tmp_path, monkeypatch):
     monkeypatch.setattr(library, "_PLUGINS", {})
     path = tmp_path / "changing.py"
     path.write_text("x = 1\n")
@@ -366,7 +366,7 @@ def test_a_transform_that_no_file_defines_cannot_run_in_a_process(config):
     assert "data.worker_timeout" in refused("train", str(config), "data.worker_timeout=0")
 
 
-def test_processes_that_cannot_be_started_are_an_error(tmp_path):
+def test_processes_that_cannot_be_started_are_an_error(plugin, tmp_path):
     missing = str(tmp_path / "missing")
     ending = [sys.executable, "-c", "raise SystemExit(3)"]
     for words, reason in (([missing], "No such file"), (ending, "it has ended")):
