@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.errors import Diagnostic
 from mxrun.base.foreign_names import hint_for
-from mxrun.base.near_names import nearest
+from mxrun.base.near_names import listed, nearest
 from mxrun.config import Parsed, RunOptions
 from mxrun.device import registry
 from mxrun.device.interface import Device
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.contexts import mixing_layers
+from mxrun.graph.phases import TRAIN
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.planner.plan import Plan
 
 _OWN_DEVICE = "the key `plugins` names the file of a device of your own"
 
@@ -40,6 +43,22 @@ def context_notes(built: ModelDefinition) -> list[str]:
         f"context: {layer!r}{f' and {more} more layers' if more else ''} normalise the "
         f"{built.batch_size // built.contexts} samples of each context apart; moving statistics "
         "are those of the first context"
+    ]
+
+
+def host_body_notes(plan: Plan) -> list[str]:
+    """Return a note about the steps of training on a card that run on the host."""
+    if plan.device.family != CUDA:
+        return []
+    steps = plan.phases[TRAIN].steps
+    names = [
+        step.name for step in steps if step.kernel and step.kernel.implementation == NUMPY.name
+    ]
+    if not names:
+        return []
+    return [
+        f"context: {len(names)} of {len(steps)} steps have no kernel for cards and run in NumPy on "
+        f"the host, with copies both ways: {listed(names)}"
     ]
 
 
