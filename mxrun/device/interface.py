@@ -195,6 +195,11 @@ class Device(ABC):
         return ""
 
     @classmethod
+    def unusable(cls, index: int) -> str:
+        """Return why device `index`, which is here, cannot be used; empty if it can."""
+        return ""
+
+    @classmethod
     @abstractmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description of device `index` on which `threads` may compute."""

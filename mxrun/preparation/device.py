@@ -71,11 +71,15 @@ def with_device_checked(parsed: Parsed) -> Parsed:
             hint = hint_for("device", kind) or nearest(kind, known) or _OWN_DEVICE
             parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
             continue
-        count = registry.device_kind(kind).count()
+        found = registry.device_kind(kind)
+        count = found.count()
         if index >= count:
-            hint = "" if count else registry.device_kind(kind).missing()
+            hint = "" if count else found.missing()
             problem = f"there is no device {kind}:{index}"
             parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
+        elif reason := found.unusable(index):
+            problem = f"{kind}:{index} cannot be used"
+            parsed = parsed.with_problem(_missing(parsed, number, problem, reason))
     return parsed
 
 

@@ -24,20 +24,27 @@ def environment(**settings: Any) -> dict[str, str]:
 
 @contextmanager
 def installed(**settings: Any) -> Iterator[Any]:
-    """Context manager in which this process finds the stand-in; it gives its card.
+    """Context manager in which this process finds the stand-in; it gives its card."""
+    with found_at(FOLDER), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUPY_STAND_IN", json.dumps(settings))
+        # Programs would run launch by launch.
+        patch.setenv("MXRUN_DEBUG", "0")
+        from cupy.cuda.card import CARD
+
+        yield CARD
+
+
+@contextmanager
+def found_at(folder: str | Path) -> Iterator[None]:
+    """Context manager in which this process finds CuPy in a folder.
 
     The device's modules are imported anew: they remember the CuPy that they found.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUPY_STAND_IN", json.dumps(settings))
-        # Programs would run launch by launch.
-        patch.setenv("MXRUN_DEBUG", "0")
-        patch.syspath_prepend(FOLDER)
+        patch.syspath_prepend(str(folder))
         before = _taken()
         try:
-            from cupy.cuda.card import CARD
-
-            yield CARD
+            yield
         finally:
             _taken()
             sys.modules.update(before)

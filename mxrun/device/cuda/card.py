@@ -10,6 +10,8 @@ from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies
 
 # Threads that run a task: a vector of 16 lanes is half a warp.
 TASK_THREADS = 16
+# Of the first cards on which all kernels run.
+_LEAST_CAPABILITY = (8, 0)
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,15 @@ class Card:
     def instruction_set(self) -> str:
         """Name of the card's instructions."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    def too_old(self) -> str:
+        """Return why the card cannot run the kernels; empty if it can."""
+        if self.capability >= _LEAST_CAPABILITY:
+            return ""
+        major, minor = _LEAST_CAPABILITY
+        return (
+            f"{self.name} is of {self.instruction_set}; kernels are for sm_{major}{minor} and newer"
+        )
 
     def description(self, index: int) -> DeviceDescription:
         """Return the description of the card with number `index`.

@@ -55,6 +55,11 @@ class CudaDevice(Device):
         return library.problem()
 
     @classmethod
+    def unusable(cls, index: int) -> str:
+        """Return why a card is too old for the kernels; empty if it is not."""
+        return card(index).too_old()
+
+    @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description of a card; raises UserError if it cannot be used."""
         return card(index).description(index)

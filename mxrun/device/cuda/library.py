@@ -99,7 +99,9 @@ def _reason(cupy: CuPy, status: int, text: str) -> str:
         )
     own, extra = runtime // 1000, _EXTRAS.get(driver // 1000)
     if driver // 1000 == own or extra is None:
-        return f"CuPy needs a driver for CUDA {_version(runtime)}, this one is for {driver // 1000}"
+        return (
+            f"CuPy needs a driver for CUDA {_version(runtime)}, this one is for {_version(driver)}"
+        )
     return (
         f"CuPy is for CUDA {own}, the driver for CUDA {_version(driver)}; install a newer driver, "
         f"or uninstall CuPy, then pip install 'mxrun[{extra}]'"
