@@ -52,9 +52,10 @@ class DeviceDescription:
     family: kernels that run on it, those with `@implement(..., devices=(family,))`. index: number
     among the devices of its kind. numpy_bodies: how NumPy bodies run. threads: how many may
     compute, on a card how many tasks at a time; scratch space of a kernel depends on them, but no
-    result. instruction_set: name of the
-    processor's instructions; empty if no kernel depends on them. library: name and version of the
-    kernel library, `none` where it is missing; empty if kernels need none.
+    result. instruction_set: name of the processor's instructions; empty if no kernel depends on
+    them. library: name and version of the kernel library, `none` where it is missing; empty if
+    kernels need none. card: properties of a GPU as JSON with cuDNN's keys, from which cuDNN makes
+    plans; empty for other devices.
     """
 
     family: str
@@ -63,6 +64,7 @@ class DeviceDescription:
     threads: int = 1
     instruction_set: str = ""
     library: str = ""
+    card: str = ""
 
     def cut_for_elements(self, elements: int) -> Cut:
         """Return the cut of an elementwise pass over `elements`."""

@@ -12,7 +12,8 @@ from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cpu.onednn import library, operations
 from mxrun.device.cpu.onednn.descriptor import IDENTITY, blocked, view_of
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart
-from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
+from mxrun.device.cpu.onednn.primitive import Argument
+from mxrun.operator.constraints import Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement

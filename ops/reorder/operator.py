@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from mxrun.base.device import CPU, CUDA
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
-from mxrun.operator.native_kernel import native_kernel, source, target
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.ops.copy_part import copy_part
-from mxrun.ops.reorder.channels import layout_part
+from mxrun.ops.reorder.layouts import layout_part
 
 
 class ReorderParameters(Parameters):
@@ -47,21 +48,20 @@ class Reorder(Operator):
         call.store(output=call.inputs.data)
 
 
-@implement("_reorder", backend="jit")
+@implement("_reorder", backend="jit", devices=(CPU, CUDA))
 class CompiledConversion(Implementation):
-    """Conversion to another dtype or between the plain and the channels-last layout, for devices
-    without oneDNN.
-    """
+    """Conversion to another dtype or to another layout with strides, without a library."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the conversion, in one pass."""
-        (data,), (output,), device = request.inputs, request.outputs, request.device
-        types = (output.dtype, data.dtype)
-        if data.layout == output.layout and {*types} <= {BFLOAT16, FLOAT32}:
+        (data,), (output,) = request.inputs, request.outputs
+        types, device = (output.dtype, data.dtype), request.device
+        part: LoopPart | None = None
+        if data.layout != output.layout:
+            part = layout_part((source(0), data), (target(0), output), device)
+        elif {*types} <= {BFLOAT16, FLOAT32}:
             part = copy_part(source(0), target(0), data.elements, device, stored=types)
-        elif (found := layout_part(data, output)) is not None:
-            part = found
-        else:
+        if part is None:
             return None
         return native_kernel(self.name, [part], (data,), (output,), request.requests, device)
 

@@ -13,6 +13,8 @@ from mxrun.base.once import once
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cuda import library
 from mxrun.device.cuda.card import Card
+from mxrun.device.cuda.cudnn import library as cudnn
+from mxrun.device.cuda.cudnn.plan import properties_of_card
 from mxrun.device.cuda.memory import CudaMemory, PinnedMirror, address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.program import CudaProgram
@@ -43,16 +45,17 @@ class CudaDevice(Device):
 
     @classmethod
     def libraries(cls) -> Mapping[str, str | None]:
-        """Return CuPy's version."""
-        packages = library.installed()
-        return {
-            "cupy": ", ".join(f"{name} {version}" for name, version in packages.items()) or None
-        }
+        """Return the versions of CuPy and cuDNN."""
+        packages = (f"{name} {version}" for name, version in library.installed().items())
+        found = cudnn.load()
+        return {"cupy": ", ".join(packages) or None, "cudnn": found.version if found else None}
 
     @classmethod
     def missing(cls) -> str:
-        """Return why no card can be used; empty if one can."""
-        return library.problem()
+        """Return why no card can be used, or why cuDNN is missing; empty if neither is true."""
+        why = cudnn.reason()
+        without = f"{why}; convolutions and other products run in NumPy on the host" if why else ""
+        return library.problem() or without
 
     @classmethod
     def unusable(cls, index: int) -> str:
@@ -119,4 +122,5 @@ class CudaDevice(Device):
 @once
 def card(index: int) -> Card:
     """Return a card of this machine; raises UserError if none can be used."""
-    return Card.of(library.load().runtime.getDeviceProperties(index))
+    found = library.load().runtime.getDeviceProperties(index)
+    return Card.of(found, "" if cudnn.load() is None else properties_of_card(index))

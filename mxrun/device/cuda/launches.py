@@ -1,8 +1,9 @@
-"""Launches of compiled loops → launches of kernels, whose parameters are fixed."""
+"""Launches → calls on a card: kernels with fixed parameters, and plans of cuDNN."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +14,9 @@ from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, require_row_major, slot_of
 from mxrun.codegen.jit import require_arguments
+from mxrun.device.cuda.cudnn.graph import Role
+from mxrun.device.cuda.cudnn.launch import PlanLaunch, execute
+from mxrun.device.cuda.cudnn.plan import ExecutionPlan
 from mxrun.device.cuda.memory import CudaMemory, address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.queue import Queue
@@ -90,6 +94,26 @@ def kernel_call(
         (kernel.threads, 1, 1),
         (*parameters, np.int64(launch.tasks)),
     )
+
+
+@dataclass(frozen=True)
+class PlanCall:
+    """Run of a plan of cuDNN on addresses by the role of its tensors."""
+
+    plan: ExecutionPlan
+    places: Mapping[Role, int]
+    workspace: int
+
+    @classmethod
+    def of(cls, launch: PlanLaunch, iterations: tuple[int, ...]) -> PlanCall:
+        """Return the run in the given iterations of the enclosing loops."""
+        places = {role: address_of(each, iterations) for role, each in launch.places.items()}
+        scratch = launch.scratch
+        return cls(launch.plan, places, 0 if scratch is None else address_of(scratch, iterations))
+
+    def start(self, queue: Queue) -> None:
+        """Enqueue the plan on the queue's stream."""
+        execute(self.plan, self.places, self.workspace, queue.cudnn)
 
 
 @dataclass(frozen=True)

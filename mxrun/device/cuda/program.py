@@ -16,8 +16,9 @@ import numpy as np
 
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
+from mxrun.device.cuda.cudnn.launch import PlanLaunch
 from mxrun.device.cuda.host_bodies import HostBodies, HostCall
-from mxrun.device.cuda.launches import Constants, kernel_call
+from mxrun.device.cuda.launches import Constants, PlanCall, kernel_call
 from mxrun.device.cuda.memory import address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.queue import Queue
@@ -71,6 +72,8 @@ class Binding:
         """
         if isinstance(launch, LoopLaunch):
             yield kernel_call(launch, iterations, self._modules, self._constants)
+        elif isinstance(launch, PlanLaunch):
+            yield PlanCall.of(launch, iterations)
         elif isinstance(launch, PythonLaunch):
             yield self._bodies.add(launch, iterations)
         elif isinstance(launch, Repeat):

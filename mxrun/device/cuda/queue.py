@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import byref, c_void_p
 from typing import Any
 
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.once import cached_property
 from mxrun.device.cuda import library
+from mxrun.device.cuda.cudnn import library as cudnn
 
 Array = npt.NDArray[Any]
 
@@ -78,6 +81,14 @@ class Queue:
         self.use()
         free, total = self.cupy.runtime.memGetInfo()
         return int(free), int(total)
+
+    @cached_property
+    def cudnn(self) -> int:
+        """Handle of cuDNN for the stream."""
+        handle = c_void_p()
+        cudnn.require().call("cudnnCreate", byref(handle))
+        cudnn.require().call("cudnnSetStream", handle, self.stream.ptr)
+        return handle.value or 0
 
     @contextmanager
     def named(self, work: str) -> Iterator[None]:

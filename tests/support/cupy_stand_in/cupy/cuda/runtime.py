@@ -12,7 +12,7 @@ streamCaptureModeThreadLocal = 1  # noqa: N816 - a name of CUDA
 _TO_DEVICE, _TO_HOST = 1, 2
 # Those of an H100 that plans depend on, with its published figures.
 _PROPERTIES: dict[str, Any] = {
-    "name": b"NVIDIA H100 80GB HBM3",
+    "name": "NVIDIA H100 80GB HBM3",
     "major": 9,
     "minor": 0,
     "multiProcessorCount": 132,
@@ -30,7 +30,9 @@ def getDeviceProperties(device: int) -> dict[str, Any]:
     """Return a card's properties."""
     CARD.require()
     assert 0 <= device < CARD.settings.cards
-    return {**_PROPERTIES, "totalGlobalMem": CARD.settings.memory, **CARD.settings.properties}
+    own = {"totalGlobalMem": CARD.settings.memory, **CARD.settings.properties}
+    found = {**_PROPERTIES, **own}
+    return {**found, "name": found["name"].encode()}
 
 
 def driverGetVersion() -> int:
