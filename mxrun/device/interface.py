@@ -195,6 +195,11 @@ class Device(ABC):
         return ""
 
     @classmethod
+    def memory_bytes(cls, index: int) -> tuple[int, int] | None:
+        """Return the free bytes of a device's own memory, and all of them; None for the host's."""
+        return None
+
+    @classmethod
     def unusable(cls, index: int) -> str:
         """Return why device `index`, which is here, cannot be used; empty if it can."""
         return ""

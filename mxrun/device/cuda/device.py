@@ -18,7 +18,7 @@ from mxrun.device.cuda.cudnn.plan import properties_of_card
 from mxrun.device.cuda.memory import CudaMemory, PinnedMirror, address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.program import CudaProgram
-from mxrun.device.cuda.queue import Queue
+from mxrun.device.cuda.queue import Queue, free_bytes
 from mxrun.device.host_memory import UNBACKED_ADDRESS
 from mxrun.device.interface import Array, Device, Mirror, Program, ProgramStep
 from mxrun.operator.launch import Handle, Memory
@@ -56,6 +56,11 @@ class CudaDevice(Device):
         why = cudnn.reason()
         without = f"{why}; convolutions and other products run in NumPy on the host" if why else ""
         return library.problem() or without
+
+    @classmethod
+    def memory_bytes(cls, index: int) -> tuple[int, int]:
+        """Return the bytes of a card's memory that are free, and all of them."""
+        return free_bytes(library.load(), index)
 
     @classmethod
     def unusable(cls, index: int) -> str:

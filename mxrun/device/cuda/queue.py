@@ -76,12 +76,6 @@ class Queue:
         with self.named(work):
             self.stream.synchronize()
 
-    def free_bytes(self) -> tuple[int, int]:
-        """Return the bytes of the card's memory that are free, and all of them."""
-        self.use()
-        free, total = self.cupy.runtime.memGetInfo()
-        return int(free), int(total)
-
     @cached_property
     def cudnn(self) -> int:
         """Handle of cuDNN for the stream."""
@@ -106,7 +100,7 @@ class Queue:
         except self.cupy.errors as error:
             if getattr(error, "status", 0) != _OUT_OF_MEMORY:
                 raise InternalError(f"{what} cannot be allocated: {error}") from error
-            free, total = self.free_bytes()
+            free, total = free_bytes(self.cupy, self.index)
             raise UserError(
                 Diagnostic(
                     f"out of memory: {what} on gpu:{self.index} needs {nbytes:,} bytes",
@@ -114,3 +108,13 @@ class Queue:
                     hint="lower data.batch_size, or end other programs that use the card",
                 )
             ) from error
+
+
+def free_bytes(cupy: library.CuPy, index: int) -> tuple[int, int]:
+    """Return the bytes of a card's memory that are free, and all of them.
+
+    CUDA's own context, of a few hundred MB, is not free any more.
+    """
+    cupy.device.Device(index).use()
+    free, total = cupy.runtime.memGetInfo()
+    return int(free), int(total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,3 +186,33 @@ def test_another_model_of_card_does_not_resume(tmp_path: Path) -> None:
         in said
     )
     result(*more, cwd=tmp_path, environment=stand_in.environment())
+
+
+@pytest.mark.commands
+def test_a_plan_that_is_larger_than_the_card_is_refused_before_the_first_step(
+    tmp_path: Path,
+) -> None:
+    train = ("train", "digits_lenet", "context=gpu", "train.epochs=1")
+    free = 900_000
+    said = refused(tmp_path, *train, memory=free)
+    assert "the run does not fit into the memory of gpu:0" in said
+    assert "expected: at most 900,000 bytes, which are free of 900,000" in said
+    figures = re.search(r"got: ([\d,]+) bytes planned; ([\d,]+) is the least for this batch", said)
+    assert figures is not None
+    planned, least = (int(each.replace(",", "")) for each in figures.groups())
+    assert free < least <= planned
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.commands
+def test_the_largest_batch_is_that_of_the_cards_memory(tmp_path: Path) -> None:
+    inspect = ("inspect-memory", "digits_lenet", "context=gpu")
+    small, large = (
+        result(
+            *inspect, "--batch", "max", cwd=tmp_path, environment=stand_in.environment(memory=size)
+        )
+        for size in (8 << 20, 16 << 20)
+    )
+    for report, size in ((small, 8 << 20), (large, 16 << 20)):
+        assert 0.8 * size < report["planned_bytes"] <= 7 / 8 * size
+    assert large["batch_size"] > 1.8 * small["batch_size"]
