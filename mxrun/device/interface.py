@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import InternalError, UserError
 from mxrun.base.machine import Machine
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments
@@ -193,6 +193,14 @@ class Device(ABC):
     def missing(cls) -> str:
         """Return what is missing for full speed here, as a note for the user; empty if nothing."""
         return ""
+
+    @classmethod
+    def recorded(cls, source: str) -> type[Device]:
+        """Return this kind with a device that is not here, for which runs are only planned.
+
+        source: its name, or a file of its properties. Raises UserError for a kind without any.
+        """
+        raise UserError(f"no devices of the kind {cls.__name__} are recorded")
 
     @classmethod
     def memory_bytes(cls, index: int) -> tuple[int, int] | None:

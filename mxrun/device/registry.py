@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from mxrun.base.device import CPU, GPU, KIND_NAME, REFERENCE, DeviceDescription
@@ -61,6 +62,18 @@ def register_device(name: str) -> Callable[[DeviceClass], DeviceClass]:
         return device_class
 
     return add
+
+
+@contextmanager
+def recorded_device(name: str, source: str) -> Iterator[None]:
+    """Context manager in which a kind is as with a recorded device, see `Device.recorded`."""
+    before = DEVICES.get(name)
+    kind = before().recorded(source)
+    DEVICES.put(name, lambda: kind)
+    try:
+        yield
+    finally:
+        DEVICES.put(name, before)
 
 
 def device_kinds() -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError
-from mxrun.base.once import once
+from mxrun.base.once import cached_property, once
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cuda import library
 from mxrun.device.cuda.card import Card
@@ -29,9 +29,23 @@ class CudaDevice(Device):
 
     def __init__(self, description: DeviceDescription) -> None:
         super().__init__(description)
-        self._queue = Queue(description.index)
-        self._modules = Modules(self._queue)
         self._notes: list[str] = []
+
+    @cached_property
+    def _queue(self) -> Queue:
+        # Plans are made without it.
+        return Queue(self.description.index)
+
+    @cached_property
+    def _modules(self) -> Modules:
+        return Modules(self._queue)
+
+    @classmethod
+    def recorded(cls, source: str) -> type[Device]:
+        """Return the kind with a card whose properties cuDNN has recorded: a name or a file."""
+        from mxrun.device.cuda.recorded_device import device_of
+
+        return device_of(source)
 
     @classmethod
     def count(cls) -> int:

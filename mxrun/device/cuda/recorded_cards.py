@@ -21,9 +21,15 @@ def recorded_cards() -> list[str]:
 
 
 def recorded_card(name: str) -> str:
-    """Return the properties of a card as JSON; raises UserError for an unknown name."""
-    if name not in recorded_cards():
+    """Return the properties of a card as JSON.
+
+    name: of a card, or of a file like those of `cards/`. Raises UserError for another one.
+    """
+    path = _FOLDER / f"{name}.json" if name in recorded_cards() else Path(name)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return json.dumps(content["properties"], sort_keys=True)
+    except (OSError, KeyError, TypeError, ValueError) as error:
         problem = f"no properties of the card {name!r} are recorded"
-        raise UserError(Diagnostic(problem, expected=f"one of {listed(recorded_cards())}"))
-    content = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return json.dumps(content["properties"], sort_keys=True)
+        expected = f"{listed(recorded_cards())}, or a JSON file with the key `properties`"
+        raise UserError(Diagnostic(problem, expected=expected)) from error
