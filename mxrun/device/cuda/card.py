@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies
+from mxrun.codegen.processor import CARD
 from mxrun.device.cuda.cudnn import library as cudnn
 
 # Threads that run a task: a vector of 16 lanes is half a warp.
 TASK_THREADS = 16
-# Of the first cards on which all kernels run.
-_LEAST_CAPABILITY = (8, 0)
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,14 @@ class Card:
     @property
     def instruction_set(self) -> str:
         """Name of the card's instructions."""
-        return _name_of(self.capability)
+        return f"sm_{self.capability[0]}{self.capability[1]}"
 
     def too_old(self) -> str:
         """Return why the card cannot run the kernels; empty if it can."""
-        if self.capability >= _LEAST_CAPABILITY:
+        major, minor = self.capability
+        if 10 * major + minor >= int(CARD.name.removeprefix("sm_")):
             return ""
-        least = _name_of(_LEAST_CAPABILITY)
-        return f"{self.name} is of {self.instruction_set}; kernels are for {least} and newer"
+        return f"{self.name} is of {self.instruction_set}; kernels are for {CARD.name} and newer"
 
     def description(self, index: int) -> DeviceDescription:
         """Return the description of the card with number `index`.
@@ -88,7 +87,3 @@ class Card:
             library=f"{self.name}, cuDNN {cudnn.version().removeprefix('cuDNN ')}",
             card=self.properties,
         )
-
-
-def _name_of(capability: tuple[int, int]) -> str:
-    return f"sm_{capability[0]}{capability[1]}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.once import cached_property, once
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cuda import library
@@ -19,9 +19,13 @@ from mxrun.device.cuda.memory import CudaMemory, PinnedMirror, address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.program import CudaProgram
 from mxrun.device.cuda.queue import Queue, free_bytes
+from mxrun.device.cuda.recorded_cards import recorded_card
 from mxrun.device.host_memory import UNBACKED_ADDRESS
 from mxrun.device.interface import Array, Device, Mirror, Program, ProgramStep
 from mxrun.operator.launch import Handle, Memory
+
+# A machine of such cards.
+_CARDS = 8
 
 
 class CudaDevice(Device):
@@ -43,9 +47,7 @@ class CudaDevice(Device):
     @classmethod
     def recorded(cls, source: str) -> type[Device]:
         """Return the kind with a card whose properties cuDNN has recorded: a name or a file."""
-        from mxrun.device.cuda.recorded_device import device_of
-
-        return device_of(source)
+        return _recorded_device(source)
 
     @classmethod
     def count(cls) -> int:
@@ -143,3 +145,54 @@ def card(index: int) -> Card:
     """Return a card of this machine; raises UserError if none can be used."""
     found = library.load().runtime.getDeviceProperties(index)
     return Card.of(found, "" if cudnn.load() is None else properties_of_card(index))
+
+
+def _recorded_device(source: str) -> type[Device]:
+    """Return the kind of device whose cards are all the recorded one.
+
+    source: the name of a card, or a JSON file of properties with cuDNN's keys. Raises UserError for
+    another name or file.
+    """
+    properties = recorded_card(source)
+    try:
+        card = Card.recorded(properties)
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"{source} has no properties of a card: {error!r}"
+        raise UserError(
+            Diagnostic(problem, hint="`mxrun info --json` writes those of a card")
+        ) from (error)
+
+    class RecordedDevice(CudaDevice):
+        """The card, which is planned for alone."""
+
+        @classmethod
+        def count(cls) -> int:
+            """Return the number of cards."""
+            return _CARDS
+
+        @classmethod
+        def model(cls, index: int) -> str:
+            """Return the card's name."""
+            return card.name
+
+        @classmethod
+        def missing(cls) -> str:
+            """Return why cuDNN makes no plans; empty if it does."""
+            return cudnn.reason()
+
+        @classmethod
+        def memory_bytes(cls, index: int) -> tuple[int, int]:
+            """Return the bytes of the card's memory, as if all of them were free."""
+            return card.memory_bytes, card.memory_bytes
+
+        @classmethod
+        def unusable(cls, index: int) -> str:
+            """Return why the card is too old for the kernels; empty if it is not."""
+            return card.too_old()
+
+        @classmethod
+        def describe(cls, index: int, threads: int) -> DeviceDescription:
+            """Return the description of the card."""
+            return card.description(index)
+
+    return RecordedDevice

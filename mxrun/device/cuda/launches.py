@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -78,7 +77,7 @@ def kernel_call(
     """
     require_arguments(launch.function, launch.arguments)
     kernel, given = launch.function.gpu_kernel, launch.arguments
-    words = _Words(iterations, constants, not isinstance(given, Arguments))
+    words = _Words(iterations, constants)
     if isinstance(given, Arguments):
         values = [getattr(given, name) for name in type(given).kinds()]
     else:
@@ -118,14 +117,10 @@ class PlanCall:
 
 @dataclass(frozen=True)
 class _Words:
-    """Parameters of a kernel: addresses on the card, and numbers.
-
-    has_bits: whether numbers are given by their bits, as those of a map.
-    """
+    """Parameters of a kernel: addresses on the card, and numbers."""
 
     iterations: tuple[int, ...]
     constants: Constants
-    has_bits: bool
 
     def of(self, value: Any, kind: str) -> Any:
         """Return the parameter for an argument of some kind."""
@@ -136,11 +131,4 @@ class _Words:
         if isinstance(value, tuple):
             entries = tuple(int(self.of(each, _ENTRY)) for each in value)
             return np.int64(self.constants.table(entries))
-        if kind != FLOAT32:
-            return np.int64(slot_of(value))
-        return _float_of(value) if self.has_bits else np.float32(value)
-
-
-def _float_of(bits: int) -> Any:
-    """Return the number whose bits an argument of a map holds."""
-    return np.float32(struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0])
+        return np.float32(value) if kind == FLOAT32 else np.int64(slot_of(value))

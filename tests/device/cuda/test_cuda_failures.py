@@ -162,7 +162,7 @@ def test_an_old_card_is_refused_by_name_and_capability(tmp_path: Path) -> None:
     properties = {"name": "NVIDIA GeForce GTX 1080", "major": 6, "minor": 1}
     said = refused(tmp_path, "train", "digits_lenet", "context=gpu", properties=properties)
     assert "context: gpu:0 cannot be used" in said
-    assert "NVIDIA GeForce GTX 1080 is of sm_61; kernels are for sm_80 and newer" in said
+    assert "NVIDIA GeForce GTX 1080 is of sm_61; kernels are for sm_75 and newer" in said
 
 
 @pytest.mark.commands

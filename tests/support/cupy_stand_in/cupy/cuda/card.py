@@ -57,8 +57,8 @@ class Settings:
     """What CUPY_STAND_IN sets.
 
     cards: their number. status: what counting them fails with. driver, runtime: CUDA versions.
-    properties: those of the card that differ. memory: its bytes. fails: symbols of kernels, or
-    parts of them, whose launches read an illegal address. uncapturable: kernels that end a capture.
+    properties: those of the card that differ. memory: its bytes. fails: names of native functions
+    that read an illegal address. uncapturable: those that end a capture.
     """
 
     cards: int = 1

@@ -110,5 +110,5 @@ class Function:
 
         stream.submit(run)
 
-    def _is_listed(self, parts: tuple[str, ...]) -> bool:
-        return any(part in self._name for part in parts)
+    def _is_listed(self, names: tuple[str, ...]) -> bool:
+        return isinstance(self._code, NativeFunction) and self._code.body.__name__ in names
