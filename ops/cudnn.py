@@ -100,16 +100,14 @@ class CudnnMatrices(MatrixLibrary):
         For these cuDNN has engines that are compiled already, and in float32 the only ones without
         tensor cores. Weight gradients in float32 of bfloat16 factors are products.
         """
-        factors = product.left, product.right
-        places = zip(
-            (Role.FIRST, Role.SECOND, Role.OUTPUT), (*factors, product.output), strict=True
-        )
-        tensors = {role: (stored.spec, stored.slot) for role, stored in places}
+        matrices = product.left, product.right, product.output
+        roles = Role.FIRST, Role.SECOND, Role.OUTPUT
+        tensors = {
+            role: (stored.spec, stored.slot) for role, stored in zip(roles, matrices, strict=True)
+        }
         operation: Operation | None = None
         if product.factor == 1 and not product.is_added:
-            operation = _pixels(*factors, product.output) or _multiplication(
-                *factors, product.output
-            )
+            operation = _pixels(*matrices) or _multiplication(*matrices)
         return CudnnProduct(operation, tensors, device, product.bias)
 
     def have_gradients(self, products: Iterable[MatrixProduct], device: DeviceDescription) -> bool:
@@ -129,18 +127,13 @@ def cudnn_serves(device: DeviceDescription, *specs: TensorSpec, low: bool = True
 
 def biased(convolution: ConvolutionOperation) -> OperationGraph:
     """Return a convolution in float32 that is in no memory, and its sum with the bias."""
-    fields = dict(vars(convolution))
-    name, output = next(
-        (name, each)
-        for name, each in fields.items()
-        if isinstance(each, GraphTensor) and each.role is Role.OUTPUT
-    )
+    output = convolution.output
     product = replace(output, role=Role.PRODUCT, dtype=FLOAT32, is_virtual=True)
     sizes = (1, output.sizes[1], *(1 for _ in output.sizes[2:]))
     strides = (output.sizes[1], 1, *(output.sizes[1] for _ in output.sizes[2:]))
     bias = GraphTensor(Role.BIAS, FLOAT32, sizes, strides)
     addition = TensorSum(product, bias, output)
-    return OperationGraph((replace(convolution, **{name: product}), addition))
+    return OperationGraph((convolution.into(product), addition))
 
 
 # Which of its tensors, images, weight and windows, are factors and output of a convolution.
@@ -198,11 +191,13 @@ class CudnnWindowProducts:
         if direction is ConvolutionDirection.WEIGHT:
             weight = replace(weight, dtype=FLOAT32)
         specs, roles = (self.images, weight, self.windows), _ROLES[direction]
-        tensors = map(GraphTensor.of, roles, specs)
+        images, weights, windows = map(GraphTensor.of, roles, specs)
         plane = (1,) * (len(self.window.stride) == 1)
         operation = ConvolutionOperation(
             direction,
-            *tensors,
+            images,
+            weights,
+            windows,
             stride=(*plane, *self.window.stride),
             dilation=(*plane, *self.window.dilate),
             pad=(*(0 for _ in plane), *self.window.pad),
@@ -217,9 +212,7 @@ def _pixels(
 ) -> ConvolutionOperation | None:
     """Return a product of two matrices as a convolution with windows of one pixel, if it is one."""
     matrices = (left, right, output)
-    if any(
-        each.count > 1 or each.stack or each.row or len(each.spec.shape) > 2 for each in matrices
-    ):
+    if any(len(each.spec.shape) > 2 or each.row for each in matrices):
         return None
     if output.spec.dtype != left.spec.dtype or (left.is_turned and right.is_turned):
         return None
@@ -238,9 +231,8 @@ def _pixels(
     specs = (
         TensorSpec((*each.spec.shape, 1, 1), each.spec.dtype, CHANNELS_LAST) for each in tensors
     )
-    return ConvolutionOperation(
-        direction, *map(GraphTensor.of, roles, specs), (1, 1), (1, 1), (0, 0)
-    )
+    images, weight, windows = map(GraphTensor.of, roles, specs)
+    return ConvolutionOperation(direction, images, weight, windows, (1, 1), (1, 1), (0, 0))
 
 
 def _multiplication(
@@ -255,11 +247,9 @@ def _matrices(role: Role, stored: StoredMatrices) -> GraphTensor:
     """Return matrices as they are multiplied: [count, rows, columns]."""
     stack, row = stored.steps
     rows, columns = stored.spec.shape[-2:]
-    sizes, strides = (rows, columns), (row, 1)
+    sizes, strides = (stored.count, rows, columns), (stack, row, 1)
     if stored.is_turned:
-        sizes, strides = sizes[::-1], strides[::-1]
+        sizes, strides = (stored.count, columns, rows), (stack, 1, row)
     offset = stored.slot.offset
     alignment = min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT
-    return GraphTensor(
-        role, stored.spec.dtype, (stored.count, *sizes), (stack, *strides), alignment
-    )
+    return GraphTensor(role, stored.spec.dtype, sizes, strides, alignment)

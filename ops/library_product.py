@@ -82,8 +82,7 @@ def are_supported(products: Iterable[LibraryProduct]) -> bool:
 def bias_part(output: TensorSpec, slot: Slot, bias: Slot, device: DeviceDescription) -> KernelPart:
     """Return output += bias, float32 for each position of axis 1; the output is unpacked."""
     channels = output.shape[1]
-    rows, addend = (output.elements // channels, channels), (channels,)
-    if output.layout == PLAIN:
-        rows, addend = (output.shape[0], channels, math.prod(output.shape[2:])), (channels, 1)
+    positions = math.prod(output.shape[2:]) if output.layout == PLAIN else 1
+    rows, addend = (output.elements // channels // positions, channels, positions), (channels, 1)
     spec, addends = TensorSpec(rows, output.dtype), [(bias, TensorSpec(addend))]
     return strided_part(COPY, [slot], spec, addends, device, requests=[OpReqType.ADD])

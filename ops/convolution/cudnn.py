@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.tensor import Layout, TensorSpec
@@ -11,6 +12,7 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReq
 from mxrun.operator.native_kernel import KernelPart, source, target
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.clip import clip
+from mxrun.ops.convolution.base import WindowProductProperty
 from mxrun.ops.convolution.library import LibraryWindowProduct
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.cudnn import CudnnWindowProducts, cudnn_serves, layout_of
@@ -30,13 +32,13 @@ class CudnnWindowProduct(LibraryWindowProduct):
         """Return whether cuDNN is available, knows the card and supports the specs."""
         return cudnn_serves(device, *specs, low=low)
 
-    def is_added(self, prop: AnyProperty) -> bool:
+    def is_added(self, prop: WindowProductProperty[Any]) -> bool:
         """Return whether the convolution is added to what is in the output."""
         return False
 
     def products(
         self,
-        prop: AnyProperty,
+        prop: WindowProductProperty[Any],
         tensors: Sequence[TensorSpec],
         device: DeviceDescription,
         flops: int,
@@ -56,12 +58,12 @@ class CudnnWindowProduct(LibraryWindowProduct):
 class CudnnConvolutionFused(CudnnWindowProduct):
     """Convolution that adds to the content of the output's memory, and a pass for the limits."""
 
-    def is_added(self, prop: AnyProperty) -> bool:
+    def is_added(self, prop: WindowProductProperty[Any]) -> bool:
         """Return whether there is a residual."""
         return bool(prop.parameters.residual)
 
     def surroundings(
-        self, prop: AnyProperty, request: ForwardRequest, output: TensorSpec
+        self, prop: WindowProductProperty[Any], request: ForwardRequest, output: TensorSpec
     ) -> tuple[Sequence[KernelPart], Sequence[KernelPart]]:
         """Return the copy of the residual to the output, if it is elsewhere, and the limits."""
         p, device = prop.parameters, request.device

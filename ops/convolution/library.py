@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import PLAIN, TensorSpec
@@ -57,7 +57,7 @@ class LibraryWindowProduct(LinearImplementation):
     @abstractmethod
     def products(
         self,
-        prop: AnyProperty,
+        prop: WindowProductProperty[Any],
         tensors: Sequence[TensorSpec],
         device: DeviceDescription,
         flops: int,
@@ -66,7 +66,7 @@ class LibraryWindowProduct(LinearImplementation):
         """Return the products for an operator's data, weight and output, in any layout."""
 
     def surroundings(
-        self, prop: AnyProperty, request: ForwardRequest, output: TensorSpec
+        self, prop: WindowProductProperty[Any], request: ForwardRequest, output: TensorSpec
     ) -> tuple[Sequence[KernelPart], Sequence[KernelPart]]:
         """Return what the kernel does before and after the product."""
         has_bias = prop.transposed and len(request.inputs) > len(("data", "weight"))
@@ -120,6 +120,7 @@ class LibraryWindowProduct(LinearImplementation):
         weight: TensorSpec,
     ) -> tuple[GradientProduct, GradientProduct]:
         """data: the opposite product of grad; weight: the product of images and windows."""
+        assert isinstance(prop, WindowProductProperty)
         tensors, flops = (data, weight, gradient), request.forward.flops
         products = self.products(prop, tensors, request.device, flops)
         if prop.transposed:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from mxrun.base.device import Cut, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -33,6 +34,7 @@ from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import KernelPart, Slot, source, target
 from mxrun.operator.register import AnyProperty, implement
+from mxrun.ops.convolution.base import WindowProductProperty
 from mxrun.ops.convolution.library import LibraryWindowProduct
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.dense_product import (
@@ -157,13 +159,13 @@ class OnednnWindowProduct(LibraryWindowProduct):
         """Return whether oneDNN is available and supports the specs."""
         return onednn_serves(*specs, low=low)
 
-    def after(self, prop: AnyProperty) -> tuple[PostOperation, ...]:
+    def after(self, prop: WindowProductProperty[Any]) -> tuple[PostOperation, ...]:
         """Return the post-operations of the convolution."""
         return ()
 
     def products(
         self,
-        prop: AnyProperty,
+        prop: WindowProductProperty[Any],
         tensors: Sequence[TensorSpec],
         device: DeviceDescription,
         flops: int,
@@ -197,14 +199,14 @@ class OnednnWindowProduct(LibraryWindowProduct):
 class OnednnConvolutionFused(OnednnWindowProduct):
     """oneDNN's convolutions with post-ops: the sum adds to the content of the output's memory."""
 
-    def after(self, prop: AnyProperty) -> tuple[PostOperation, ...]:
+    def after(self, prop: WindowProductProperty[Any]) -> tuple[PostOperation, ...]:
         """Return the sum and the limits."""
         p = prop.parameters
         limits = () if math.isinf(p.low) and math.isinf(p.high) else (Clip(p.low, p.high),)
         return (Sum(), *limits) if p.residual else limits
 
     def surroundings(
-        self, prop: AnyProperty, request: ForwardRequest, output: TensorSpec
+        self, prop: WindowProductProperty[Any], request: ForwardRequest, output: TensorSpec
     ) -> tuple[Sequence[KernelPart], Sequence[KernelPart]]:
         """Return the copy of the residual to the output, if it is elsewhere."""
         if not prop.parameters.residual:

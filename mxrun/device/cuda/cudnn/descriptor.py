@@ -14,7 +14,7 @@ from mxrun.device.cuda.cudnn.library import SUCCESS, require
 from mxrun.operator.constraints import Unsupported
 
 # Types of C; enumerations are integers.
-ELEMENTS: Mapping[AttributeType, type] = {
+ELEMENTS: Mapping[AttributeType, Any] = {
     AttributeType.BOOLEAN: c_bool,
     AttributeType.INT64: c_int64,
     AttributeType.FLOAT: c_float,

@@ -6,7 +6,7 @@ the card and the library's version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
@@ -132,6 +132,21 @@ class ConvolutionOperation:
     def tensors(self) -> tuple[GraphTensor, ...]:
         """Images, weight and windows."""
         return self.images, self.weight, self.windows
+
+    @property
+    def output(self) -> GraphTensor:
+        """Tensor that is computed."""
+        of = {
+            ConvolutionDirection.WINDOWS: self.windows,
+            ConvolutionDirection.IMAGES: self.images,
+            ConvolutionDirection.WEIGHT: self.weight,
+        }
+        return of[self.direction]
+
+    def into(self, output: GraphTensor) -> ConvolutionOperation:
+        """Return the operation with another output."""
+        images, weight, windows = (output if each == self.output else each for each in self.tensors)
+        return replace(self, images=images, weight=weight, windows=windows)
 
     def descriptor(self, tensors: dict[Role, Descriptor]) -> Descriptor:
         """Return the operation's descriptor."""

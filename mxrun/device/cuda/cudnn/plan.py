@@ -27,7 +27,7 @@ from mxrun.device.cuda.cudnn.constants import (
     HeuristicMode,
     NumericalNote,
 )
-from mxrun.device.cuda.cudnn.descriptor import Descriptor, describe
+from mxrun.device.cuda.cudnn.descriptor import Descriptor, Value, describe
 from mxrun.device.cuda.cudnn.graph import OperationGraph
 from mxrun.device.cuda.cudnn.library import version
 from mxrun.operator.constraints import (
@@ -179,7 +179,7 @@ def _engines(graph: OperationGraph, card: str) -> Iterator[tuple[str, Descriptor
     refused = refused_notes(graph)
     modes = HeuristicMode if len(graph.operations) == 1 else (HeuristicMode.A, HeuristicMode.B)
     for mode in modes:
-        asked = {
+        asked: dict[Attribute, Value] = {
             Attribute.ENGINEHEUR_OPERATION_GRAPH: descriptor,
             Attribute.ENGINEHEUR_MODE: mode,
             Attribute.ENGINEHEUR_DEVICEPROP: properties(card),
