@@ -113,7 +113,7 @@ def test_memory_is_known_to_be_the_cards() -> None:
         assert {each.split(".")[1] for each in accesses} == {"param", "global"}
 
 
-def test_a_map_has_four_elements_a_thread() -> None:
+def test_Q16_a_map_has_four_elements_a_thread() -> None:
     kernel = map_of().gpu_kernel
     assert instructions(kernel, r"ld\.global\.v4") == ["ld.global.v4.b32"] * 2
     assert instructions(kernel, r"st\.global\.v4") == ["st.global.v4.b32"]
