@@ -8,6 +8,6 @@ from mxrun.ops.cudnn import CudnnMatrices
 from mxrun.ops.fully_connected.library import LibraryFullyConnected
 
 
-@implement("FullyConnected", backend="cudnn", devices=(CUDA,), before="few_rows")
+@implement("FullyConnected", backend="cudnn", devices=(CUDA,), before="jit")
 class CudnnFullyConnected(CudnnMatrices, LibraryFullyConnected):
     """cuDNN's matrix products."""

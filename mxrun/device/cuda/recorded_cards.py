@@ -31,5 +31,5 @@ def recorded_card(name: str) -> str:
         return json.dumps(content["properties"], sort_keys=True)
     except (OSError, KeyError, TypeError, ValueError) as error:
         problem = f"no properties of the card {name!r} are recorded"
-        expected = f"{listed(recorded_cards())}, or a JSON file with the key `properties`"
+        expected = f"one of {listed(recorded_cards())}, or a JSON file with the key `properties`"
         raise UserError(Diagnostic(problem, expected=expected)) from error
