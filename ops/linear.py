@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest, Kernel
-from mxrun.operator.native_kernel import source, target
+from mxrun.operator.native_kernel import KernelPart, source, target
 from mxrun.operator.property import OperatorProperty
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.ops.column_sum import column_sum_part
@@ -74,8 +75,9 @@ def add_gradients(
 class LinearImplementation(Implementation):
     """Products of a linear operator; the gradients are read in forward's dtype."""
 
-    # Layout of the output's gradient in which it is summed.
-    layout: ClassVar[Layout] = PLAIN
+    def gradient_layout(self, gradient: TensorSpec) -> Layout:
+        """Return the layout of the output's gradient in which it is multiplied and summed."""
+        return PLAIN
 
     def gradient_products(
         self,
@@ -87,6 +89,13 @@ class LinearImplementation(Implementation):
     ) -> tuple[GradientProduct, GradientProduct]:
         """Return the products for the gradients of data and weight, from these specs."""
         raise NotImplementedError
+
+    def bias_gradient(
+        self, gradient: TensorSpec, columns: int, device: DeviceDescription
+    ) -> KernelPart:
+        """Return the sum of the output's gradient, input 0, over its rows: output 2."""
+        shape = (gradient.elements // columns, columns)
+        return column_sum_part(source(0), target(2), shape, gradient.dtype, device)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the requested products, and the sum of the output's gradient for the bias.
@@ -100,15 +109,16 @@ class LinearImplementation(Implementation):
         assert data is not None
         assert weight is not None
         assert read is not None
-        specs = (replace(spec, dtype=read.dtype) for spec in (gradient, data, weight))
+        gradient, data, weight = (
+            replace(spec, dtype=read.dtype) for spec in (gradient, data, weight)
+        )
+        layout = self.gradient_layout(gradient)
         parts = GradientParts(request)
-        products = self.gradient_products(prop, request, *specs)
+        products = self.gradient_products(prop, request, gradient, data, weight)
         named = dict(zip(("data_grad", "weight_grad"), products, strict=True))
-        flops = add_gradients(parts, named, request, self.layout)
+        flops = add_gradients(parts, named, request, layout)
         if parts.is_requested(2):
-            summed = parts.use(source(0), self.layout)
+            summed = parts.use(source(0), layout)
             columns = parts.use(target(2), PLAIN, FLOAT32).elements
-            shape = (summed.elements // columns, columns)
-            part = column_sum_part(source(0), target(2), shape, summed.dtype, request.device)
-            parts.add("jit", part)
+            parts.add("jit", self.bias_gradient(summed, columns, request.device))
         return parts.kernel(self.name, flops)

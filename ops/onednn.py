@@ -6,22 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mxrun.base.device import DeviceDescription
-from mxrun.base.tensor import Layout
+from mxrun.base.tensor import TensorSpec
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.backward_convolution import Computation
 from mxrun.device.cpu.onednn.cut import Cuttable
-from mxrun.device.cpu.onednn.kernel_part import PrimitivePart
+from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
 from mxrun.device.cpu.onednn.primitive import Argument, Sum
 from mxrun.operator.choices import Choices
 from mxrun.operator.constraints import ImplementationConstraints
-from mxrun.operator.gradient_parts import GradientParts
-from mxrun.operator.kernel import BackwardRequest
 from mxrun.operator.native_kernel import Slot
 from mxrun.ops.dense_product import MatrixProduct
+from mxrun.ops.library_product import LibraryProduct, MatrixLibrary, PreparedProduct
 
 
 @dataclass(frozen=True)
-class OnednnProduct:
+class OnednnProduct(LibraryProduct):
     """Product by oneDNN: a function that prepares the primitive, and the slot of each argument.
 
     scratch_bytes: limit of the primitive's scratch space, if any.
@@ -31,22 +30,24 @@ class OnednnProduct:
     slots: Mapping[Argument, Slot]
     scratch_bytes: int | None = None
 
-    def prepared(self, part: str, choices: Choices) -> Computation:
+    def prepared(self, part: str, choices: Choices) -> PreparedProduct:
         """Prepare the primitive as `part` of a kernel; raises Unsupported."""
-        return choices.prepare(part, self.prepare, self.scratch_bytes)
+        primitive = choices.prepare(part, self.prepare, self.scratch_bytes)
+        specs = {slot: primitive.specs[argument] for argument, slot in self.slots.items()}
+        made = PrimitivePart(primitive, self.slots)
+        return PreparedProduct(primitive.implementation, specs, made, primitive.is_reference)
 
-    def add_to(
-        self, parts: GradientParts, name: str, request: BackwardRequest, layout: Layout
-    ) -> None:
-        """Add the primitive to the parts of a backward kernel.
 
-        Its specs decide layouts and dtypes, but their shapes may differ.
-        """
-        primitive = self.prepared(name, request.choices)
-        for argument, slot in self.slots.items():
-            spec = primitive.specs[argument]
-            parts.use(slot, spec.layout, spec.dtype)
-        parts.add(primitive.implementation, PrimitivePart(primitive, self.slots))
+class OnednnMatrices(MatrixLibrary):
+    """oneDNN's products of matrices."""
+
+    def serves(self, device: DeviceDescription, *specs: TensorSpec) -> bool:
+        """Return whether oneDNN is available and all specs are float32 or bfloat16."""
+        return onednn_serves(*specs, low=True)
+
+    def matrix_product(self, product: MatrixProduct, device: DeviceDescription) -> OnednnProduct:
+        """Return the product by oneDNN."""
+        return onednn_product(product, device)
 
 
 def onednn_product(product: MatrixProduct, device: DeviceDescription) -> OnednnProduct:

@@ -16,7 +16,7 @@ _ABOVE = 1
 # Options that apply to networks, not to a file of blocks.
 _FOR_NETWORKS = (
     *("config", "phase", "length", "batch", "threads", "diff"),
-    *("svg", "html", "csv", "fail_above", "what_if"),
+    *("svg", "html", "csv", "fail_above", "what_if", "device_properties"),
 )
 
 
@@ -36,6 +36,7 @@ def inspect_memory(options: InspectOptions) -> None:
       mxrun inspect-memory net.yaml data.batch_size=256 --threads 4
       mxrun inspect-memory net.yaml "memory.budget=512 MiB" --batch max
       mxrun inspect-memory gpt_tiny --phase generate --length 64
+      mxrun inspect-memory net.yaml context=gpu --device-properties h100
       mxrun inspect-memory net.yaml --what-if
       mxrun inspect-memory net.yaml --html arena.html --svg arena.svg
       mxrun inspect-memory old.yaml --diff new.yaml

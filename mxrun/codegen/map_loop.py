@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mxrun.base.once import cached_property
 from mxrun.codegen import object_cache
+from mxrun.codegen.gpu_kernel import GpuKernel, cached_kernel
 from mxrun.codegen.scalar_value import LoopForm, ScalarGraph
 
 _ADDRESSES: dict[str, int] = {}
@@ -33,6 +34,17 @@ class MapLoop:
     def text(self) -> str:
         """Everything that the machine code depends on, besides the processor."""
         return f"{self.form} {self.results}\n{self.graph.describe()}"
+
+    @cached_property
+    def gpu_kernel(self) -> GpuKernel:
+        """The map as a kernel of graphics cards."""
+
+        def compiled(symbol: str) -> GpuKernel:
+            from mxrun.codegen.map_ptx import compile_map_kernel
+
+            return compile_map_kernel(symbol, self.graph, self.results, self.form)
+
+        return cached_kernel(self.text, compiled)
 
     @cached_property
     def address(self) -> int:

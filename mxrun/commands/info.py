@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from importlib import metadata
@@ -9,7 +10,7 @@ from typing import Any
 
 from mxrun import __version__
 from mxrun.base import cache_files
-from mxrun.base.device import CPU
+from mxrun.base.device import CPU, GPU
 from mxrun.codegen.processor import processor
 from mxrun.device.registry import device_kind, device_kinds
 
@@ -23,13 +24,14 @@ _RETAINED_KINDS = frozenset({"plugins"})
 def info() -> dict[str, Any]:
     """Return versions, processor, libraries and caches as JSON.
 
-    A library that is not installed is null.
+    A library that is not installed is null. Properties of a card are those that
+    `--device-properties` reads; without cuDNN there are none.
     """
     import llvmlite.binding as llvm
 
     folder = cache_files.root()
-    cpu = device_kind(CPU)
-    kinds = [device_kind(name) for name in device_kinds()]
+    cpu, gpu = device_kind(CPU), device_kind(GPU)
+    kinds = {name: device_kind(name) for name in device_kinds()}
     return {
         "mxrun": __version__,
         "python": platform.python_version(),
@@ -43,9 +45,21 @@ def info() -> dict[str, Any]:
         "libraries": {
             **{name: _version(name) for name in (*_LIBRARIES, *_OPTIONAL)},
             "llvm": ".".join(map(str, llvm.llvm_version_info)),
-            **{name: version for kind in kinds for name, version in kind.libraries().items()},
+            **{
+                name: version
+                for kind in kinds.values()
+                for name, version in kind.libraries().items()
+            },
         },
-        "notes": [note for kind in kinds if (note := kind.missing())],
+        "cards": [
+            {
+                "context": f"{GPU}:{index}",
+                "model": gpu.model(index),
+                "properties": json.loads(gpu.describe(index, 1).card or "{}"),
+            }
+            for index in range(gpu.count())
+        ],
+        "notes": [f"{name}: {note}" for name, kind in kinds.items() if (note := kind.missing())],
         "cache": {
             "folder": None if folder is None else str(folder),
             "kinds": [

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.device import GPU
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs
 from mxrun.config import Parsed, RunOptions
 from mxrun.config.bundled import find_config
 from mxrun.device.interface import Device
+from mxrun.device.registry import recorded_device
 from mxrun.executor.bind import bind
 from mxrun.frontend import build
 from mxrun.generation.network import language_model, plan_generation
@@ -49,8 +53,22 @@ def inspect_configs(options: InspectOptions, notify: Notify = ignore_note) -> li
             trust_plugins(path, options.overrides)
     check_outputs(dict.fromkeys(map(config_of, paths), "CONFIG"), options.files)
     notify = notify_once(notify)
+    with _device(options):
+        return _reports(names, paths, options, notify)
+
+
+def _device(options: InspectOptions) -> AbstractContextManager[None]:
+    """Return the context manager in which `gpu` is the card that is planned for."""
+    card = options.device_properties
+    return nullcontext() if card is None else recorded_device(GPU, card)
+
+
+def _reports(
+    names: Sequence[str], paths: Sequence[Path], options: InspectOptions, notify: Notify
+) -> list[MemoryReport]:
+    """Return the report on each config."""
     if options.diff is None:
-        return [inspect_memory(paths[0], options, notify)]
+        return [inspect_memory(paths[0], options, notify, options.device_properties is None)]
     reports = []
     for name, path in zip(names, paths, strict=True):
         try:
@@ -82,6 +100,10 @@ def inspect_memory(
     for which all kernels are bound.
     """
     parsed = parse_config(path, options.overrides)
+    kind = parsed.devices[0][0] if parsed.devices else GPU
+    if options.device_properties is not None and kind != GPU:
+        problem = f"--device-properties describes a card, and the context of {path} is {kind}"
+        raise UserError(Diagnostic(problem, hint=f"add context={GPU}"))
     if options.phase == GENERATE:
         return _generation_memory(parsed, options, notify, measured)
     return _planned_memory(parsed, options, notify, measured)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import InternalError, UserError
 from mxrun.base.machine import Machine
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments
@@ -195,6 +195,24 @@ class Device(ABC):
         return ""
 
     @classmethod
+    def recorded(cls, source: str) -> type[Device]:
+        """Return this kind with a device that is not here, for which runs are only planned.
+
+        source: its name, or a file of its properties. Raises UserError for a kind without any.
+        """
+        raise UserError(f"no devices of the kind {cls.__name__} are recorded")
+
+    @classmethod
+    def memory_bytes(cls, index: int) -> tuple[int, int] | None:
+        """Return the free bytes of a device's own memory, and all of them; None for the host's."""
+        return None
+
+    @classmethod
+    def unusable(cls, index: int) -> str:
+        """Return why device `index`, which is here, cannot be used; empty if it can."""
+        return ""
+
+    @classmethod
     @abstractmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description of device `index` on which `threads` may compute."""
@@ -242,6 +260,12 @@ class Device(ABC):
         """Return the tensor at `handle`."""
         return DeviceTensor(self, handle, spec)
 
+    def mirror(self, handle: Handle, spec: TensorSpec) -> Mirror:
+        """Return an array that is written or read again and again, such as an io slot."""
+        if self.has_host_memory:
+            return Mirror(self.view(handle, spec))
+        return CopiedMirror(self.tensor(handle, spec))
+
     # -- programs ------------------------------------------------------------------------------
 
     @abstractmethod
@@ -263,6 +287,10 @@ class Device(ABC):
     def synchronise(self) -> None:
         """Wait until everything that was started has finished."""
         return
+
+    def take_notes(self) -> list[str]:
+        """Return notes for the user that programs have left since the last call."""
+        return []
 
     # -- speeds --------------------------------------------------------------------------------
 
@@ -322,9 +350,7 @@ class DeviceTensor:
 
     def mirror(self) -> Mirror:
         """Return an array that is written or read again and again, such as an io slot."""
-        if self.device.has_host_memory:
-            return Mirror(self.device.view(self.handle, self.spec))
-        return CopiedMirror(self)
+        return self.device.mirror(self.handle, self.spec)
 
 
 class Mirror:

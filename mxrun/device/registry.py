@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from mxrun.base.device import CPU, KIND_NAME, REFERENCE, DeviceDescription
+from mxrun.base.device import CPU, GPU, KIND_NAME, REFERENCE, DeviceDescription
 from mxrun.base.errors import InternalError
 from mxrun.base.near_names import listed
 from mxrun.base.registry import Registry
@@ -27,10 +28,17 @@ def _reference() -> type[Device]:
     return ReferenceDevice
 
 
+def _gpu() -> type[Device]:
+    from mxrun.device.cuda.device import CudaDevice
+
+    return CudaDevice
+
+
 # Functions that return the class: the kinds that come with mxrun are imported when they are used.
 DEVICES: Registry[Callable[[], type[Device]]] = Registry("device")
 DEVICES.add(CPU, _cpu)
 DEVICES.add(REFERENCE, _reference)
+DEVICES.add(GPU, _gpu)
 
 
 def register_device(name: str) -> Callable[[DeviceClass], DeviceClass]:
@@ -54,6 +62,18 @@ def register_device(name: str) -> Callable[[DeviceClass], DeviceClass]:
         return device_class
 
     return add
+
+
+@contextmanager
+def recorded_device(name: str, source: str) -> Iterator[None]:
+    """Context manager in which a kind is as with a recorded device, see `Device.recorded`."""
+    before = DEVICES.get(name)
+    kind = before().recorded(source)
+    DEVICES.put(name, lambda: kind)
+    try:
+        yield
+    finally:
+        DEVICES.put(name, before)
 
 
 def device_kinds() -> list[str]:

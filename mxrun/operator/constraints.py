@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mxrun.base.errors import InternalError
+
+
+class Unsupported(InternalError):
+    """Lack of an admissible implementation in a library; another backend is needed."""
+
 
 @dataclass(frozen=True)
 class ImplementationConstraints:

@@ -43,6 +43,14 @@ class InspectOptions:
             maximum=MAX_GENERATED,
         ),
     ] = None
+    device_properties: Annotated[
+        str | None,
+        Option(
+            "Plan for a card that is not here: a100, b200, h100, or a JSON file of properties, "
+            "which `mxrun info --json` writes.",
+            "CARD",
+        ),
+    ] = None
     allow_plugins: AllowPlugins = False
     what_if: Annotated[
         bool, Option("Plan other settings too: bytes saved and time added by each.")

@@ -19,6 +19,7 @@ from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
 from mxrun.options.shared import MAX, BatchSize
 from mxrun.planner.remat.budget import Budget
+from mxrun.preparation.device import kind_of
 from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.preparation.planning import request_for
 from mxrun.runtime.memory_limits import available_bytes, memory_limit
@@ -112,10 +113,15 @@ def search(needed: Callable[[int], int], first: int, limit: int, largest: int = 
 
 
 def _limit(built: ModelDefinition) -> int:
-    """Return the limit of the arena in bytes. Raises UserError for a budget given as a share."""
-    budget = built.options.memory.budget
+    """Return the limit of all arenas in bytes. Raises UserError for a budget given as a share.
+
+    Cards have memories of their own, of which the smallest counts for each.
+    """
+    budget, kind = built.options.memory.budget, kind_of(built.options)
+    own = [kind.memory_bytes(index) for _, index in built.options.devices[: built.contexts]]
+    free = min((each[0] * built.contexts for each in own if each), default=None)
     if budget is None:
-        return int(available_bytes() * (1 - _RESERVED_SHARE))
+        return int((available_bytes() if free is None else free) * (1 - _RESERVED_SHARE))
     if budget.nbytes is None:
         raise UserError(
             Diagnostic(
@@ -125,4 +131,4 @@ def _limit(built: ModelDefinition) -> int:
                 got="a share of what a batch needs that is still to be found",
             )
         )
-    return min(budget.nbytes, memory_limit())
+    return min(budget.nbytes, memory_limit() if free is None else free)

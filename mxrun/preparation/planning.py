@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mxrun import library
@@ -18,6 +19,7 @@ from mxrun.io.loading.order import LastBatch
 from mxrun.io.loading.staging import staging_specs
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.planner.plan import Plan
+from mxrun.planner.remat.budget import Budget
 from mxrun.preparation.budget import budgeted
 from mxrun.preparation.device import describe, kind_of, open_device, with_device_checked
 from mxrun.preparation.notes import Notify, ignore_note
@@ -120,6 +122,12 @@ def request_for(
         fuse=built.options.fuse,
         **budgeted(built, training, device),
     )
+
+
+def least_bytes(built: ModelDefinition, training: bool) -> int:
+    """Return the bytes that a run needs at least, with everything recomputed that saves memory."""
+    request = replace(request_for(built, training), budget=Budget(least=True))
+    return compile_plan(built.model.symbol, request).planned_bytes
 
 
 def chooser_for(

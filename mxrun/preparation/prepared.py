@@ -18,6 +18,7 @@ from mxrun.planner.plan import Plan
 from mxrun.preparation.device import kind_of, open_device
 from mxrun.preparation.notes import Notify
 from mxrun.preparation.parameter_init import initialise_pinned, zero_pinned
+from mxrun.preparation.planning import least_bytes
 from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.train.data_parallel import ContextGroup
 from mxrun.train.host_arrays import LEARNED, copy_pinned
@@ -57,7 +58,7 @@ class Prepared:
 
         Raises UserError, before anything is allocated, if the arenas exceed the available memory.
         """
-        _check_fits(plan, built.contexts)
+        _check_fits(built, plan)
         return cls(built, plan, _context_group(built, plan))
 
     @property
@@ -97,12 +98,18 @@ def _context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
     return ContextGroup(executors, contexts, buckets, built.options.kvstore)
 
 
-def _check_fits(plan: Plan, contexts: int) -> None:
-    """Raise UserError if the arenas of a number of contexts exceed the available memory.
+def _check_fits(built: ModelDefinition, plan: Plan) -> None:
+    """Raise UserError if the arenas of the contexts exceed the available memory.
 
-    Memory that the process already uses, for libraries and data sets, counts as occupied.
+    Memory that is already used counts as occupied: by other programs on a card, by this process on
+    the host, where all contexts share it.
     """
-    limit, nbytes = remaining_bytes(), plan.planned_bytes * contexts
+    kind, devices = kind_of(built.options), built.options.devices[: built.contexts]
+    own = [kind.memory_bytes(index) for _, index in devices]
+    for (name, index), found in zip(devices, own, strict=True):
+        if found is not None and plan.planned_bytes > found[0]:
+            raise _too_large(built, plan, f"{name}:{index}", *found)
+    limit, nbytes = remaining_bytes(), plan.planned_bytes * own.count(None)
     if nbytes > limit:
         raise UserError(
             Diagnostic(
@@ -112,3 +119,19 @@ def _check_fits(plan: Plan, contexts: int) -> None:
                 hint="lower data.batch_size; `mxrun inspect-memory` shows each tensor's memory",
             )
         )
+
+
+def _too_large(built: ModelDefinition, plan: Plan, device: str, free: int, total: int) -> UserError:
+    """Return the error for a plan that exceeds the free memory of a device of its own."""
+    least = least_bytes(built, TRAIN in plan.phases)
+    fits = (
+        "lower data.batch_size" if least > free else f"add memory.budget={free}, or lower the batch"
+    )
+    return UserError(
+        Diagnostic(
+            f"the run does not fit into the memory of {device}",
+            expected=f"at most {free:,} bytes, which are free of {total:,}",
+            got=f"{plan.planned_bytes:,} bytes planned; {least:,} is the least for this batch",
+            hint=f"{fits}; `mxrun inspect-memory` shows each tensor's memory",
+        )
+    )

@@ -17,6 +17,8 @@ def info_parts(report: Report) -> list[RenderableType]:
     versions.add_row("system", report["system"])
     versions.add_row("processor", f"{processor['model']}, {processor['cores']} cores")
     versions.add_row("code is generated for", processor["code_generated_for"])
+    for card in report["cards"]:
+        versions.add_row(card["context"], card["model"])
     for name, version in report["libraries"].items():
         versions.add_row(name, version or "not installed")
     cache = report["cache"]

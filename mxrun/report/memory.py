@@ -221,7 +221,9 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
 
 def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not outside:
-        yield Text("Memory outside the arena cannot be measured: there is no /proc/self/smaps.")
+        yield Text(
+            "Memory outside the arena cannot be measured: there is no /proc/self/smaps, or no card."
+        )
         return
     table = titled_table("outside the arena, measured")
     table.show_footer = True

@@ -7,7 +7,8 @@ from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.device.cpu.onednn import normalization
 from mxrun.device.cpu.onednn.cut import Cuttable
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
-from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
+from mxrun.device.cpu.onednn.primitive import Argument
+from mxrun.operator.constraints import Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     KernelPart,

@@ -9,7 +9,8 @@ from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, Shape
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
-from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
+from mxrun.device.cpu.onednn.primitive import Argument
+from mxrun.operator.constraints import Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement

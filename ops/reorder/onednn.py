@@ -6,13 +6,14 @@ import math
 from functools import cache
 
 from mxrun.base.blocked import panels_of
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import CPU, CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cpu.onednn import library, operations
 from mxrun.device.cpu.onednn.descriptor import IDENTITY, blocked, view_of
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart
-from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
+from mxrun.device.cpu.onednn.primitive import Argument
+from mxrun.operator.constraints import Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
@@ -21,7 +22,7 @@ from mxrun.ops.reorder.packing import Lines, moving_part
 _FLOAT = 4
 
 
-@implement("_reorder", backend="packing", before="jit")
+@implement("_reorder", backend="packing", before="jit", devices=(CPU, CUDA))
 class CompiledPacking(Implementation):
     """Reorders between a plain tensor and a packed layout for matrix products."""
 

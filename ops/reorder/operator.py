@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from mxrun.base.device import CPU, CUDA
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
-from mxrun.operator.native_kernel import native_kernel, source, target
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.ops.copy_part import copy_part
+from mxrun.ops.reorder.layouts import layout_part
 
 
 class ReorderParameters(Parameters):
@@ -46,18 +48,21 @@ class Reorder(Operator):
         call.store(output=call.inputs.data)
 
 
-@implement("_reorder", backend="jit")
+@implement("_reorder", backend="jit", devices=(CPU, CUDA))
 class CompiledConversion(Implementation):
-    """Conversion to another dtype in the same layout, for machines without oneDNN."""
+    """Conversion to another dtype or to another layout with strides, without a library."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the conversion, in one pass."""
         (data,), (output,) = request.inputs, request.outputs
-        types = (output.dtype, data.dtype)
-        if data.layout != output.layout or not {*types} <= {BFLOAT16, FLOAT32}:
+        types, device = (output.dtype, data.dtype), request.device
+        part: LoopPart | None = None
+        if data.layout != output.layout:
+            part = layout_part((source(0), data), (target(0), output), device)
+        elif {*types} <= {BFLOAT16, FLOAT32}:
+            part = copy_part(source(0), target(0), data.elements, device, stored=types)
+        if part is None:
             return None
-        count, device = data.elements, request.device
-        part = copy_part(source(0), target(0), count, device, stored=types)
         return native_kernel(self.name, [part], (data,), (output,), request.requests, device)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:

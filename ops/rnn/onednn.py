@@ -10,7 +10,7 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.kernel_part import onednn_serves
-from mxrun.device.cpu.onednn.primitive import Unsupported
+from mxrun.operator.constraints import Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, extra, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement

@@ -16,8 +16,8 @@ from mxrun.device.cpu.onednn.operations import PoolType, SlidingWindow
 from mxrun.device.cpu.onednn.primitive import (
     FORWARD_TRAINING,
     Argument,
-    Unsupported,
 )
+from mxrun.operator.constraints import Unsupported
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason=library.reason())
 

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "planner": "base codegen operator graph passes",
     "compiler": "base operator graph passes planner",
     "device": "base codegen runtime operator",
-    # Provider files import device.cpu besides.
+    # Provider files import their device besides.
     "ops": "base codegen operator",
     "contract": "base runtime operator graph device",
     "executor": "base runtime operator graph planner compiler device",
@@ -77,11 +77,13 @@ MAY_IMPORT = {
     "__init__": "api",
     "__main__": "cli",
 }
-PROVIDED = "mxrun.device.cpu."
+# Devices whose libraries provide kernels, by the first letters of the names of provider files.
+PROVIDED = {"onednn": "mxrun.device.cpu.", "cudnn": "mxrun.device.cuda.cudnn"}
 # Modules of `device` that know one machine's memory, and the layers outside of it that may import
 # them: the checker plants its own memory.
 OWN_TO_DEVICES = {
     "mxrun.device.cpu": (),
+    "mxrun.device.cuda": (),
     "mxrun.device.reference": (),
     "mxrun.device.host_device": (),
     "mxrun.device.host_memory": ("contract",),
@@ -134,7 +136,8 @@ def forbidden_imports(module: str) -> Iterator[str]:
     layer = layer_of(module)
     allowed = {layer, "__init__", "__version__", *MAY_IMPORT[layer].split()}
     for name in imported(MODULES[module]):
-        if is_provider(module) and name.startswith(PROVIDED):
+        provided = provided_to(module)
+        if provided is not None and name.startswith(provided):
             continue
         parts = [part for part in OWN_TO_DEVICES if name == part or name.startswith(f"{part}.")]
         strange = any(layer not in ("device", *OWN_TO_DEVICES[part]) for part in parts)
@@ -146,16 +149,22 @@ def test_imports_follow_the_layers() -> None:
     assert [each for module in MODULES for each in forbidden_imports(module)] == []
 
 
-def is_provider(module: str) -> bool:
-    """Return whether a file of operators contains kernels of a device's library."""
-    return layer_of(module) == "ops" and module.rpartition(".")[2].startswith("onednn")
+def provided_to(module: str) -> str | None:
+    """Return the modules of a device that a file of operators takes its library's kernels from."""
+    name = module.rpartition(".")[2]
+    found = (device for library, device in PROVIDED.items() if name.startswith(library))
+    return next(found, None) if layer_of(module) == "ops" else None
 
 
 def test_provider_files_need_their_device() -> None:
-    providers = [module for module in MODULES if is_provider(module)]
-    assert len(providers) > 5
-    for module in providers:
-        assert any(name.startswith(PROVIDED) for name in imported(MODULES[module])), module
+    providers = {module: provided_to(module) for module in MODULES}
+    for library, device in PROVIDED.items():
+        own = [module for module, provided in providers.items() if provided == device]
+        assert len(own) > 3
+        for module in own:
+            # A few only name the classes of the library's file beside the families.
+            needed = (device, f"mxrun.ops.{library}")
+            assert any(name.startswith(needed) for name in imported(MODULES[module])), module
 
 
 def test_imports_have_no_cycles() -> None:

@@ -26,9 +26,10 @@ from mxrun.device.cpu.call import NativeCall, TaskThreads, loop_call
 from mxrun.device.cpu.onednn import library, operations
 from mxrun.device.cpu.onednn.cut import Cuttable
 from mxrun.device.cpu.onednn.descriptor import ANY
-from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
+from mxrun.device.cpu.onednn.primitive import Argument
 from mxrun.device.cpu.pooled_loop import PooledLoop
 from mxrun.device.host_memory import Arena
+from mxrun.operator.constraints import Unsupported
 from mxrun.runtime.memory_limits import memory_limit, peak_rss_bytes
 
 # Minimum duration of a figure in one round, and number of rounds. A repeat takes far less than a

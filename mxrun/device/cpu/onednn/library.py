@@ -20,6 +20,7 @@ from pathlib import Path
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
 from mxrun.base.once import once
+from mxrun.device.c_functions import declare
 from mxrun.device.cpu.onednn.instructions import limit_instructions
 
 DISTRIBUTION = "onednn-cpu-gomp"
@@ -117,9 +118,7 @@ class Library:
 
     def __init__(self, shared_object: ctypes.CDLL) -> None:
         self._functions = shared_object
-        for name, arguments in _SIGNATURES.items():
-            function = getattr(shared_object, name)
-            function.argtypes, function.restype = arguments, c_int
+        declare(shared_object, _SIGNATURES)
         shared_object.dnnl_memory_desc_get_size.argtypes = [_HANDLE]
         shared_object.dnnl_memory_desc_get_size.restype = c_size_t
         shared_object.dnnl_memory_desc_equal.argtypes = [_HANDLE, _HANDLE]

@@ -32,10 +32,9 @@ from mxrun.device.cpu.onednn.primitive import (
     ArgumentSpec,
     PostOperation,
     Primitive,
-    Unsupported,
     build,
 )
-from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
+from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints, Unsupported
 
 _CONVOLUTION_DIRECT = 1
 # Sums of a weight's gradient: they are fewer, but not fewer than these, where they take more bytes.

@@ -29,7 +29,11 @@ from mxrun.device.cpu.onednn.library import (
     OwnedObject,
     require,
 )
-from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
+from mxrun.operator.constraints import (
+    UNCONSTRAINED,
+    ImplementationConstraints,
+    Unsupported,
+)
 
 FORWARD_TRAINING = 64
 FORWARD_INFERENCE = 96
@@ -83,10 +87,6 @@ class ArgumentSpec:
     def handle(self) -> int:
         """Handle of the memory descriptor."""
         return describe(self.spec, self.view).value
-
-
-class Unsupported(InternalError):
-    """Lack of an admissible oneDNN implementation for these specs; another backend is needed."""
 
 
 class _ExecutionArgument(ctypes.Structure):

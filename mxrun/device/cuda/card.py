@@ -1,0 +1,89 @@
+"""Cards: the properties on which plans depend, from CUDA's runtime or as recorded for cuDNN."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies
+from mxrun.codegen.processor import CARD
+from mxrun.device.cuda.cudnn import library as cudnn
+
+# Threads that run a task: a vector of 16 lanes is half a warp.
+TASK_THREADS = 16
+
+
+@dataclass(frozen=True)
+class Card:
+    """Card or MIG instance.
+
+    name: NVIDIA's. capability: major and minor number of its instructions. processors: its
+    streaming multiprocessors, each of which runs `threads_per_processor` threads. memory_bytes: all
+    of its memory. properties: JSON with cuDNN's keys; empty if cuDNN is not there to ask.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    processors: int
+    threads_per_processor: int
+    memory_bytes: int
+    properties: str = ""
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], properties: str) -> Card:
+        """Return the card with the properties that CUDA's runtime reports, by CuPy's names."""
+        return cls(
+            found["name"].decode(),
+            (int(found["major"]), int(found["minor"])),
+            int(found["multiProcessorCount"]),
+            int(found["maxThreadsPerMultiProcessor"]),
+            int(found["totalGlobalMem"]),
+            properties,
+        )
+
+    @classmethod
+    def recorded(cls, properties: str) -> Card:
+        """Return the card with properties in JSON with cuDNN's keys.
+
+        Raises ValueError for other text, KeyError for a key that is missing.
+        """
+        found = json.loads(properties)
+        major, minor = divmod(int(found["deviceVer"]) // 10, 10)
+        return cls(
+            str(found["deviceName"]),
+            (major, minor),
+            int(found["multiProcessorCount"]),
+            int(found["maxThreadsPerSM"]),
+            int(found["totalGlobalMem"]),
+            properties,
+        )
+
+    @property
+    def instruction_set(self) -> str:
+        """Name of the card's instructions."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    def too_old(self) -> str:
+        """Return why the card cannot run the kernels; empty if it can."""
+        major, minor = self.capability
+        if 10 * major + minor >= int(CARD.name.removeprefix("sm_")):
+            return ""
+        return f"{self.name} is of {self.instruction_set}; kernels are for {CARD.name} and newer"
+
+    def description(self, index: int) -> DeviceDescription:
+        """Return the description of the card with number `index`.
+
+        Its threads are as many as run tasks at a time. Another model of card may compute other
+        bits, so that its name is part of the library's.
+        """
+        return DeviceDescription(
+            family=CUDA,
+            index=index,
+            numpy_bodies=NumpyBodies.FLOAT32,
+            threads=self.processors * self.threads_per_processor // TASK_THREADS,
+            instruction_set=self.instruction_set,
+            library=f"{self.name}, cuDNN {cudnn.version().removeprefix('cuDNN ')}",
+            card=self.properties,
+        )

@@ -1,0 +1,1 @@
+"""cuDNN's graph API through ctypes: products and convolutions as execution plans."""

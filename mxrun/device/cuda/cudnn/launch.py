@@ -1,0 +1,74 @@
+"""Launches of execution plans, as parts of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from mxrun.device.cuda.cudnn.constants import Attribute, DescriptorKind
+from mxrun.device.cuda.cudnn.descriptor import Descriptor, describe
+from mxrun.device.cuda.cudnn.graph import Role
+from mxrun.device.cuda.cudnn.library import require
+from mxrun.device.cuda.cudnn.plan import ExecutionPlan
+from mxrun.operator.kernel import Handles
+from mxrun.operator.launch import Handle, Launch, ProviderLaunch
+from mxrun.operator.native_kernel import Slot
+
+
+@dataclass(frozen=True)
+class PlanLaunch(ProviderLaunch):
+    """Run of an execution plan.
+
+    places: by the role of the graph's tensors. scratch: None if it needs no scratch space.
+    """
+
+    plan: ExecutionPlan
+    places: Mapping[Role, Handle]
+    scratch: Handle | None
+
+
+@dataclass(frozen=True)
+class PlanPart:
+    """Execution plan as a part of a kernel, with the slot of each tensor."""
+
+    plan: ExecutionPlan
+    arguments: Mapping[Role, Slot]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Size of the plan's workspace."""
+        return self.plan.workspace_bytes
+
+    def slots(self) -> Iterator[Slot]:
+        """Yield the slots of the tensors."""
+        yield from self.arguments.values()
+
+    def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
+        """Bind the plan."""
+        places = {role: slot.present(handles) for role, slot in self.arguments.items()}
+        return (PlanLaunch(self.plan, places, scratch if self.scratch_bytes else None),)
+
+
+def execute(plan: ExecutionPlan, places: Mapping[Role, int], workspace: int, handle: int) -> None:
+    """Enqueue a plan on the stream of a cuDNN handle.
+
+    places: addresses in the card's memory by role, multiples of the tensors' alignment. workspace:
+    address of as many bytes as the plan needs, or 0. No machine has run this call yet.
+    """
+    pack = variant_pack(tuple(sorted(places.items())), workspace)
+    require().call("cudnnBackendExecute", handle, plan.descriptor.handle, pack.handle)
+
+
+@cache
+def variant_pack(places: tuple[tuple[Role, int], ...], workspace: int) -> Descriptor:
+    """Return the descriptor of addresses by role, made once for the runs of a program."""
+    roles, addresses = zip(*places, strict=True)
+    return describe(
+        DescriptorKind.VARIANT_PACK,
+        {
+            Attribute.VARIANT_PACK_UNIQUE_IDS: roles,
+            Attribute.VARIANT_PACK_DATA_POINTERS: addresses,
+            Attribute.VARIANT_PACK_WORKSPACE: workspace,
+        },
+    )
