@@ -15,7 +15,7 @@ from mxrun.device.cuda import library
 from mxrun.device.cuda.card import Card
 from mxrun.device.cuda.cudnn import library as cudnn
 from mxrun.device.cuda.cudnn.plan import properties_of_card
-from mxrun.device.cuda.memory import CudaMemory, PinnedMirror, address_of
+from mxrun.device.cuda.memory import CudaMemory, PinnedMemory, PinnedMirror, address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.program import CudaProgram
 from mxrun.device.cuda.queue import Queue, free_bytes
@@ -118,6 +118,10 @@ class CudaDevice(Device):
     def mirror(self, handle: Handle, spec: TensorSpec) -> Mirror:
         """Return a pinned array, which the card copies by itself."""
         return PinnedMirror(self._queue, handle, spec)
+
+    def host_array(self, spec: TensorSpec) -> Array:
+        """Return a pinned array."""
+        return PinnedMemory(self._queue, spec.nbytes).array(0, spec)
 
     def bind(self, steps: Sequence[ProgramStep]) -> Program:
         """Return the program, whose tables and constants are on the card from now on."""
