@@ -13,7 +13,7 @@ from mxrun.base.near_names import nearest
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.validation import custom_error
 
-_WRITTEN = "number, category, date, ignore, auto, or {number: {missing: median}}"
+_WRITTEN = "number, category, date, text, ignore, auto, or {number: {missing: median}}"
 Word = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -86,8 +86,22 @@ class CategoryForm(ColumnForm):
     )
 
 
+class TextForm(ColumnForm):
+    """The column is a text: one number for each of its frequent words, by TF-IDF."""
+
+    kind: ClassVar[str] = "text"
+
+    words: Annotated[int, Field(ge=1)] = Field(
+        default=500, description="At most so many words, the most frequent ones."
+    )
+    min_count: Annotated[int, Field(ge=1)] = Field(
+        default=2, description="Words that fewer training records have are left out."
+    )
+
+
 FORMS: dict[str, type[ColumnForm]] = {
-    each.kind: each for each in (ColumnForm, NumberForm, CategoryForm, DateForm, IgnoreForm)
+    each.kind: each
+    for each in (ColumnForm, NumberForm, CategoryForm, DateForm, TextForm, IgnoreForm)
 }
 PLAIN_NUMBER = NumberForm(missing="error", scale="none")
 """Treatment of the columns of a table that is read as it is."""
@@ -102,6 +116,7 @@ class ColumnChoice(Parameters):
     number: NumberForm | None = Field(default=None, description="One number, scaled.")
     category: CategoryForm | None = Field(default=None, description="A number for each category.")
     date: DateForm | None = Field(default=None, description="The days since 1970, as a number.")
+    text: TextForm | None = Field(default=None, description="A number for each frequent word.")
     ignore: IgnoreForm | None = Field(default=None, description="Left out.")
 
     @model_validator(mode="before")
@@ -119,7 +134,7 @@ class ColumnChoice(Parameters):
     @property
     def form(self) -> ColumnForm:
         """The treatment."""
-        forms = (self.auto, self.number, self.category, self.date, self.ignore)
+        forms = (self.auto, self.number, self.category, self.date, self.text, self.ignore)
         return next(form for form in forms if form is not None)
 
     @classmethod
