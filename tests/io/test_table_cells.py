@@ -154,3 +154,33 @@ def test_classes_that_are_numbers_have_names(tmp_path):
     assert dataset.classes == ("-1", "10")
     with pytest.raises(UserError, match=r"t\.csv:3:2: byte 11: column 'y': the label is missing"):
         opened(tmp_path / "t.csv", text.replace("-1", ""), inputs, classes=[-1, 10])
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("sep", "delimiter"),
+        ("usecols", "data"),
+        ("na_values", "missing"),
+        ("parse_dates", "columns"),
+        ("target", "label"),
+        ("class_names", "classes"),
+        ("index_col", "columns"),
+        ("currency", "units"),
+    ],
+)
+def test_names_of_pandas_and_scikit_learn_are_understood(word, key):
+    with pytest.raises(UserError) as caught:
+        request_dataset("csv", {"path": "t.csv", word: "x"}, None)
+    assert f"mxrun calls it {key}" in caught.value.diagnostics[0].hint
+
+
+def test_treatments_are_understood_by_the_names_of_scikit_learn():
+    for name, form in (("StandardScaler", "number"), ("OneHotEncoder", "category")):
+        with pytest.raises(UserError) as caught:
+            request_dataset("csv", {"path": "t.csv", "columns": {"a": name}}, None)
+        assert f"mxrun calls it {form}" in caught.value.diagnostics[0].hint
+    wrong = {"path": "t.csv", "columns": {"a": {"number": {"impute": "median"}}}}
+    with pytest.raises(UserError, match="impute") as caught:
+        request_dataset("csv", wrong, None)
+    assert "mxrun calls it missing" in caught.value.diagnostics[0].hint

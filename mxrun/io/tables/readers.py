@@ -89,17 +89,13 @@ class NumberReader:
         if not bad and self._limit == "float32":
             at = first_unrepresentable(np.nan_to_num(values), "float32")
             bad = [] if at is None else [at]
-        self.take(values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.take(values)
         return bad
 
-    def accepts(self, values: NDArray[np.float64]) -> bool:
-        """Return whether all of some numbers are finite and within the range."""
-        return first_unrepresentable(values, "float32") is None
-
     def take(self, values: NDArray[np.float64]) -> None:
-        """Add numbers as they are."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._parts.append(np.array(values, self._dtype))
+        """Add numbers that are within the range of the dtype."""
+        self._parts.append(np.array(values, self._dtype))
 
     @property
     def is_empty(self) -> bool:

@@ -16,6 +16,8 @@ from mxrun.io.encodings import DecodedStream, TextBytes
 
 # Bytes read at a time: the cells of short rows take about forty times their size.
 _BLOCK = 1 << 18
+# A block has as many rows, if it does not become larger than this.
+_MIN_ROWS, _MAX_BLOCK = 256, 1 << 20
 _MAX_ROW = 1 << 28
 MAX_LINES = 1000
 """Lines of a cell in quotes."""
@@ -79,10 +81,10 @@ def row_blocks(stream: TextBytes, name: str, divider: str = "") -> Iterator[RowB
     for a row of more than 256 MiB; `name` is the file's name in messages.
     """
     opening = re.compile(_OPEN_CELL % re.escape(divider.encode()))
-    line, offset, pending = 1, 0, b""
+    line, offset, pending, size = 1, 0, b"", _BLOCK
     is_decoded = isinstance(stream, DecodedStream)
     while True:
-        content = stream.read(_BLOCK)
+        content = stream.read(size)
         if not offset and line == 1 and not pending and content.startswith(_MARK):
             offset, content = len(_MARK), content[len(_MARK) :]
         text = pending + content
@@ -99,6 +101,8 @@ def row_blocks(stream: TextBytes, name: str, divider: str = "") -> Iterator[RowB
         rows = list(compress(every, kept))
         if rows:
             yield RowBlock(rows, numbers[:-1][kept], text, line, offset, is_decoded)
+        if len(rows) < _MIN_ROWS:
+            size = min(2 * size, _MAX_BLOCK)
         line = int(numbers[-1])
         offset += end
         if not content:

@@ -243,8 +243,9 @@ class _Reading:
             block = block.select(kept)
         if not cells:
             return 0
-        has_underscore = b"_" in block.content
-        for refused in self._columns.add(list(zip(*cells, strict=True)), layout, has_underscore):
+        columns = list(zip(*cells, strict=True))
+        exact = b"_" in block.content
+        for refused in self._columns.add(columns, layout, exact=exact, has_codes=has_codes):
             self._problems.add_cells(block, cells, refused, layout, name, not self._lines)
         self._lines.append(block.compact_lines)
         return len(cells)
