@@ -18,8 +18,8 @@ from mxrun.io.tables.readers import MAX_KINDS, TableColumn, day_number
 from mxrun.io.tables.table_columns import MAX_CATEGORIES
 from mxrun.survey.date_forms import date_forms
 
-# Names of columns that number the rows.
-_NUMBERS = ("id", "index", "row", "rownumber", "unnamed0", "number", "no", "")
+ROW_NUMBERS = ("id", "index", "row", "rownumber", "unnamed0", "number", "no", "")
+"""Names of columns that number the rows, folded."""
 # From this share of missing values on, whether a value is missing may itself say something.
 _MIN_INDICATED = 0.02
 # A category has on average at least this many rows.
@@ -221,5 +221,5 @@ def _numbers_rows(column: TableColumn, outline: TableOutline) -> bool:
         return False
     if bool((np.diff(column.numbers) == 1).all()):
         return True
-    is_named = outline.has_header and folded(column.name) in _NUMBERS
+    is_named = outline.has_header and folded(column.name) in ROW_NUMBERS
     return is_named and len(np.unique(column.numbers)) == len(column.numbers)

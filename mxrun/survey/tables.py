@@ -21,6 +21,7 @@ from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.forms import ColumnForm, select_forms
 from mxrun.io.tables.learn import learn_encoding
 from mxrun.io.tables.readers import TableColumn
+from mxrun.report.printable import printable_line
 from mxrun.survey.cell_forms import survey_cells
 from mxrun.survey.columns import ColumnDraft, choose_form
 from mxrun.survey.survey import (
@@ -223,7 +224,7 @@ def _facts(
     separated = f", separated by {separator}" if delimiter else ""
     used = sum(not each.is_ignored for each in choices)
     numbers = len(encoding.inputs)
-    inputs = listed(encoding.inputs, _MAX_INPUTS)
+    inputs = printable_line(listed(encoding.inputs, _MAX_INPUTS))
     return (
         f"{outline.rows:,} rows of {len(outline.columns)} columns, {header}{separated}",
         f"label: {label}, {kind} ({label.why})",

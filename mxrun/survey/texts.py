@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import folded
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
@@ -20,6 +21,7 @@ from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.tables.cells import detected_delimiter
 from mxrun.io.text.json_values import ENDINGS
 from mxrun.io.text.lines import LABEL_NAMES, TEXT_NAMES
+from mxrun.survey.columns import ROW_NUMBERS
 from mxrun.survey.survey import (
     DataSurvey,
     SurveyedPart,
@@ -34,8 +36,6 @@ WINDOW = 64
 # Endings of files that always hold texts, and of those that may hold a table.
 _PROSE = (".md", ".text")
 _TABLES = (".csv", ".tsv")
-# A text, a label, and one that numbers the rows.
-_MAX_COLUMNS = 3
 _HEAD = 1 << 16
 _MAX_LINES = 200
 # Letters and blanks are this share of the characters of prose.
@@ -91,7 +91,9 @@ def _has_text_column(lines: Sequence[str], label: str | None) -> bool:
     names = [cell.strip().lower() for cell in rows[0]]
     text = next((names.index(name) for name in TEXT_NAMES if name in names), None)
     labels = LABEL_NAMES if label is None else (label.strip().lower(),)
-    if text is None or not any(name in names for name in labels) or len(names) > _MAX_COLUMNS:
+    others = [name for name in names if name != names[text or 0] and name not in labels]
+    are_only = all(folded(name) in ROW_NUMBERS for name in others)
+    if text is None or not any(name in names for name in labels) or not are_only:
         return False
     words = [len(cells[text].split()) for cells in rows[1:] if len(cells) > text]
     return bool(words) and median(words) >= 3
