@@ -18,9 +18,12 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.dataset.registry import register
 from mxrun.io.encodings import ENCODING_DOC, Encoding
-from mxrun.io.paths import PATHS_DOC, Paths, find_files
+from mxrun.io.formats.labels import LabelForm, label_fields
+from mxrun.io.paths import PATHS_DOC, Paths, PathText, find_files
+from mxrun.io.tables.cells import CellForm
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.forms import ColumnChoice, Columns, or_auto
 from mxrun.io.tables.text import TableForm, TextTable, read_table
@@ -28,11 +31,12 @@ from mxrun.io.tables.text import TableForm, TextTable, read_table
 Named = int | Annotated[str, StringConstraints(min_length=1)]
 
 
-class CsvOptions(Parameters):
+class TableOptions(Parameters):
     """Path and format of the file, and choice and treatment of its columns."""
 
     path: Paths = Option(
-        description="The file, plain or .gz. " + PATHS_DOC.format(suffix="csv"),
+        description="The file, plain or compressed (.gz, .bz2, .xz, .zip). "
+        + PATHS_DOC.format(suffix="csv"),
         examples=["iris.csv", "rows-*.csv.gz"],
     )
     data: tuple[Named, ...] | None = Option(
@@ -42,11 +46,24 @@ class CsvOptions(Parameters):
         "all but the label.",
         examples=[[0, 1, 2, 3]],
     )
-    label: Named | None = Option(
+    label: Named | Annotated[tuple[Named, ...], Option(min_length=1)] | None = Option(
         default=-1,
         description="The label column: its name in the header, or its number, counted from 0, or "
-        "from -1, the last; null: there is none.",
-        examples=[4],
+        "from -1, the last; several: columns of numbers, or of 0 and 1, or true and false; null: "
+        "there is none.",
+        examples=[4, ["red", "round"]],
+    )
+    separator: PathText | None = Option(
+        default=None,
+        description="Separator of several classes in one label, whose numbers are then 1 for each "
+        "class of the row and 0 for the others; default: a label is one class.",
+        examples=["|"],
+    )
+    classes: tuple[PathText | int, ...] = Option(
+        default=(),
+        description="Names of the classes in the order of their numbers, which may be numbers "
+        "such as -1 and 1; default: words are sorted, whole numbers are the classes' own.",
+        examples=[["no", "yes"], [-1, 1]],
     )
     columns: Columns | None = Option(
         default=None,
@@ -74,6 +91,10 @@ class CsvOptions(Parameters):
     )
     encoding: Encoding | None = Option(default=None, description=ENCODING_DOC, examples=["cp1252"])
 
+
+class CsvOptions(CellForm, TableOptions):
+    """Options of a table, the form of its cells among them."""
+
     @property
     def form(self) -> TableForm:
         """Format of the file and the columns to read."""
@@ -84,7 +105,14 @@ class CsvOptions(Parameters):
         if self.columns is not None:
             columns = {key: choice.form for key, choice in self.columns.items()}
         form = TableForm(self.delimiter or "", header, self.data, self.label, columns=columns)
-        return replace(form, encoding=self.encoding or "")
+        is_text = self.separator is not None or bool(self.classes)
+        return replace(
+            form,
+            encoding=self.encoding or "",
+            cells=self.cells,
+            texts=is_text,
+            empty_labels=self.separator is not None,
+        )
 
 
 def follow(
@@ -142,28 +170,61 @@ def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
         if math.prod(shape) == len(table.columns):
             data = data.reshape(-1, *shape)
         fields["data"] = Field(data)
-    if table.labels is not None:
-        dtype = inputs["label"].dtype if "label" in inputs else "float32"
-        fields["label"] = Field(_labels(table.labels, table, dtype))
-    about = (table.classes, split)
-    names, label = table.names, table.label_name
+    labels, classes = _labels(options, table, inputs)
     return Dataset(
         "csv",
-        fields,
-        *about,
-        columns=names,
-        label_column=label,
+        fields | labels,
+        classes,
+        split,
+        columns=table.names,
+        label_column=table.label_names[0] if len(table.label_names) == 1 else "",
         notes=table.notes,
         features=table.features,
     )
 
 
-def _labels(labels: NDArray[np.float64], table: TextTable, dtype: str) -> NDArray[Any]:
-    """Convert labels to `dtype` [rows]; raises UserError for a number it cannot represent."""
+def _labels(
+    options: CsvOptions, table: TextTable, inputs: Inputs
+) -> tuple[dict[str, Field], tuple[str, ...]]:
+    """Return the field of the labels, if there are any, and the names of the classes."""
+    if table.label_texts:
+        return _text_labels(options, table, inputs)
+    if table.labels is None:
+        return {}, ()
+    spec = inputs.get("label", TensorSpec(table.labels.shape[1:]))
+    labels = _numbers(table.labels, table, spec.dtype)
+    classes = table.classes
+    if labels.ndim == 2 and np.isin(labels, (0, 1)).all():
+        classes = table.label_names
+    if math.prod(spec.shape) == labels[0].size:
+        labels = labels.reshape(-1, *spec.shape)
+    return {"label": Field(labels)}, classes
+
+
+def _text_labels(
+    options: CsvOptions, table: TextTable, inputs: Inputs
+) -> tuple[dict[str, Field], tuple[str, ...]]:
+    """Return labels that are names of classes, one or, with a separator, several in each."""
+    texts, known = table.label_texts, tuple(map(str, options.classes))
+    if options.separator is not None and not known:
+        words = {word.strip() for text in set(texts) for word in text.split(options.separator)}
+        known = tuple(sorted(words - {""}))
+
+    def locate(row: int) -> RecordLocation:
+        return RecordLocation(table.places.where(row, table.label_columns[0]))
+
+    return label_fields(texts, inputs, locate, LabelForm(options.separator, known))
+
+
+def _numbers(labels: NDArray[np.float64], table: TextTable, dtype: str) -> NDArray[Any]:
+    """Convert labels to `dtype`, [rows] or [rows, n].
+
+    Raises UserError for a number it cannot represent.
+    """
     at = first_unrepresentable(labels, dtype)
     if at is not None:
-        problem = (
-            f"{table.places.where(at, table.label)}: the number cannot be converted to {dtype}"
-        )
-        raise UserError(Diagnostic(problem, None, valid_range(dtype), f"{labels[at]:g}"))
+        row, column = divmod(at, labels[0].size)
+        where = table.places.where(row, table.label_columns[column])
+        problem = f"{where}: the number cannot be converted to {dtype}"
+        raise UserError(Diagnostic(problem, None, valid_range(dtype), f"{labels.flat[at]:g}"))
     return labels.astype(dtype)

@@ -46,6 +46,11 @@ def _keys(key: str, *words: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(words, (key,))
 
 
+def _csv(key: str, *words: str) -> dict[str, tuple[str, ...]]:
+    """Return a key of tables by the words that pandas and scikit-learn have for it."""
+    return dict.fromkeys(words, (key, f"data.train.dataset.csv.{key}"))
+
+
 # By folded word.
 KEYS: Mapping[str, tuple[str, ...]] = {
     **_keys("lr", "learningrate", "baselr", "initiallr", "stepsize"),
@@ -97,6 +102,23 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     **_keys("data.train.dataset.text", "languagemodel", "languagemodeling", "corpus", "charrnn"),
     **_keys("data.train.dataset.text.length", "seqlen", "blocksize", "contextlength"),
     **_keys("data.train.dataset.text_lines", "textclassification", "sentiment", "sentences"),
+    **_csv("delimiter", "sep", "delimwhitespace"),
+    **_csv("data", "usecols", "features", "featurenames"),
+    **_csv("label", "target", "targetcolumn", "labelcolumn", "ycol", "labels"),
+    **_csv("header", "names", "hasheader", "skiprows"),
+    **_csv("missing", "navalues", "keepdefaultna", "missingvalues", "nullvalues", "nastring"),
+    **_csv("missing", "strategy", "fillvalue", "fillna", "impute"),
+    **_csv("columns", "dtype", "dtypes", "converters", "indexcol", "columntransformer"),
+    **_csv("columns", "featuretypes", "parsedates", "dayfirst", "dateformat", "categorical"),
+    **_csv("columns", "standardscaler", "minmaxscaler", "robustscaler", "simpleimputer"),
+    **_csv("columns", "onehotencoder", "ordinalencoder", "tfidfvectorizer", "countvectorizer"),
+    **_csv("classes", "labelencoder", "classnames", "targetnames", "labelmap"),
+    **_csv("separator", "multilabelbinarizer"),
+    **_csv("encoding", "encodingerrors", "charset"),
+    **_csv("decimal", "decimalpoint"),
+    **_csv("thousands", "thousandssep", "thousandsseparator"),
+    **_csv("percent", "percentage"),
+    **_csv("units", "currency", "unit"),
 }
 
 

@@ -18,6 +18,8 @@ def init(options: InitOptions) -> None:
     Examples:
       mxrun init photos
       mxrun init measurements.csv --label species
+      mxrun init export.csv decimal=, encoding=cp1252
+      mxrun init messages.tsv --as text
       mxrun init book.txt
       mxrun init digits --to try.yaml
       mxrun init photos --name second --overwrite

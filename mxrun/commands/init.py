@@ -13,7 +13,9 @@ from typing import Any
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
+from mxrun.inference.file_settings import PATH, given_settings, with_settings
 from mxrun.io.dataset.registry import DATASETS, TABLE
+from mxrun.io.decompressed import SUFFIXES as COMPRESSED
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.paths import find_files, is_pattern
@@ -57,6 +59,8 @@ class InitResult:
             "imbalanced": survey.is_imbalanced,
             "facts": list(survey.facts),
             "warnings": list(survey.warnings),
+            "left_out": list(survey.left_out),
+            "doubts": list(survey.doubts),
             "choices": list(self.choices),
             "next": [
                 f"mxrun train {shlex.quote(str(self.file))}",
@@ -79,7 +83,7 @@ def init(options: InitOptions) -> InitResult:
     source = _source(options.source)
     name, file = _names(options, source)
     _check_target(file, options)
-    survey = _beside(file, _survey(source, options.label))
+    survey = _beside(file, _survey(source, options))
     draft = (draft_text_config if survey.vocabulary else draft_config)(survey, name, file)
     write_text(file, draft.text)
     return InitResult(file, name, survey, draft.choices)
@@ -138,13 +142,23 @@ def _check_target(file: Path, options: InitOptions) -> None:
         raise UserError(Diagnostic(problem, hint=hint))
 
 
-def _survey(source: str, label: str | None) -> DataSurvey:
+def _survey(source: str, options: InitOptions) -> DataSurvey:
     """Look at the data in the way that its kind needs."""
-    path = user_path(source)
+    path, label = user_path(source), options.label
     kind, suffix = _kind(path), path.suffix.lower()
     if kind == "nothing" and is_pattern(source):
         path = find_files(source)[0]
         kind, suffix = "file", path.suffix.lower()
+    is_table = options.kind == "table" or bool(options.settings) or options.task is not None
+    if kind == "file" and is_table:
+        return _survey_table(source, options)
+    if options.kind == "images" and kind == "file":
+        problem = f"{path}: a file holds no images"
+        hint = "give the folder that has a folder for each class"
+        raise UserError(Diagnostic(problem, None, "a folder of images", hint=hint))
+    if kind == "folder" and (is_table or options.kind == "text"):
+        problem = f"{path}: a folder is no {options.kind or 'table'}"
+        raise UserError(Diagnostic(problem, None, "a file", hint="name its files: 'FOLDER/*.csv'"))
     bundled = DATASETS.attribute("parts")
     if kind == "nothing" and source in bundled:
         _refuse_label(label, source)
@@ -159,13 +173,14 @@ def _survey(source: str, label: str | None) -> DataSurvey:
         return survey_images(source) if known is None else survey_files(source, *known)
     if suffix == ".npz":
         return survey_archive(source, label)
-    if texts := text_dataset_of(path):
+    if texts := text_dataset_of(path, label, options.kind == "text"):
         if texts == TEXT:
             _refuse_label(label, source)
         return survey_text(source) if texts == TEXT else survey_text_lines(source, label)
     tables = DATASETS.attribute("suffixes")[TABLE]
-    if suffix in tables or (suffix == ".gz" and Path(path.stem).suffix.lower() in tables):
-        return survey_table(source, label)
+    named = path.with_suffix("") if suffix in COMPRESSED else path
+    if named.suffix.lower() in tables or suffix == ".zip":
+        return _survey_table(source, options)
     images = {
         suffix: (dataset, options)
         for dataset, by_suffix in DATASETS.attribute("image_options").items()
@@ -187,6 +202,12 @@ def _survey(source: str, label: str | None) -> DataSurvey:
     raise UserError(
         Diagnostic(problem, None, expected, suffix or "a file without suffix", hint=hint)
     )
+
+
+def _survey_table(source: str, options: InitOptions) -> DataSurvey:
+    usual = DATASETS.get(TABLE).options(**{PATH: source})
+    given = with_settings(usual, given_settings(options.settings))
+    return survey_table(source, options.label, options.task, given)
 
 
 def _kind(path: Path) -> str:

@@ -47,7 +47,8 @@ def _preprocessing(
     the network was trained on, in the row's order, if they have names. scale: the factors of an
     image's bytes and of arrays' numbers, which give the values that normalize reads; known for
     trained networks alone. encoding: of a table's columns, if the row holds these encoded, as a
-    checkpoint's manifest has it; columns are then the names of the row's numbers. transforms: in
+    checkpoint's manifest has it; columns are then the names of the row's numbers; cells: the form
+    of numbers and missing values in the table's cells. transforms: in
     order, each {name: parameters}, as in a config.
     """
     spec = built.model.records[name]
@@ -65,8 +66,9 @@ def _columns(trained: TrainedModel | None, name: str, spec: TensorSpec) -> dict[
     manifest = None if trained is None else trained.checkpoint.manifest
     if manifest is not None and manifest.encoding is not None and name == "data":
         encoding = manifest.encoding
-        columns = encoding.model_dump(mode="json")["columns"]
-        return {"columns": list(encoding.inputs), "encoding": columns}
+        saved = encoding.model_dump(mode="json")
+        encoded = {"encoding": saved["columns"], "cells": saved["cells"]}
+        return {"columns": list(encoding.inputs), **encoded}
     columns = () if manifest is None else manifest.columns
     is_table = not is_label(name) and len(columns) == spec.elements
     return {"columns": list(columns)} if columns and is_table else {}

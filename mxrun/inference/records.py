@@ -27,6 +27,7 @@ from mxrun.inference.file_settings import PATH, given_settings, with_settings
 from mxrun.inference.outputs import label_inputs
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS, TABLE
+from mxrun.io.decompressed import SUFFIXES as COMPRESSED
 from mxrun.io.files import MAXIMUM_BYTES, user_path, visible_below
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.images.options import reads_as_stored
@@ -47,7 +48,7 @@ from mxrun.train.metric_kind import MetricKind
 
 STANDARD_INPUT = "-"
 STANDARD_INPUT_NAME = "<standard input>"
-_FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv", ".csv.gz")
+_FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv", *(f".csv{each}" for each in COMPRESSED))
 
 
 @dataclass(frozen=True, eq=False)

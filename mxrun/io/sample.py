@@ -26,6 +26,7 @@ from mxrun.io.dataset.pixels import (
     unit_values,
     values_text,
 )
+from mxrun.io.decompressed import is_compressed
 from mxrun.io.encodings import marked_encoding, refuse_compressed
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
@@ -34,7 +35,7 @@ from mxrun.io.images.decode import decode_image, takes_images
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import SUFFIXES, image_kind
 from mxrun.io.tables.encoding import TableEncoding, Tally
-from mxrun.io.tables.text import PLAIN, TableForm, is_zipped, parse_table
+from mxrun.io.tables.text import PLAIN, TableForm, parse_table
 from mxrun.io.transforms.base import Record
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
 from mxrun.io.transforms.program import RowProgram
@@ -222,11 +223,11 @@ def _require_table(content: bytes, name: Path | str, encoding: str) -> None:
         found = "an empty file"
     elif str(name).lower().endswith(SUFFIXES):
         found = f"a file named {Path(name).suffix} that is not an image"
-    elif content.startswith(b"PK\x03\x04"):
+    elif str(name).lower().endswith(".npz"):
         found, hint = "an archive", "save one of its arrays as .npy"
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         found, hint = "markup, such as SVG or HTML", "convert it to PNG"
-    elif b"\0" in content and not (is_zipped(content) or marked_encoding(content) or encoding):
+    elif b"\0" in content and not (is_compressed(content) or marked_encoding(content) or encoding):
         refuse_compressed(name, content, "an image, a .npy file or a table of numbers")
         found = "binary data of an unknown format"
     if found:

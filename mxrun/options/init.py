@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import Json
@@ -21,12 +21,31 @@ class InitOptions:
             "PATH",
         ),
     ]
+    settings: Annotated[
+        tuple[str, ...],
+        Positional(
+            "How a table is read, by the keys of the data set csv, such as header=true or "
+            "delimiter=';'.",
+            "KEY=VALUE",
+        ),
+    ] = ()
+    kind: Annotated[
+        Literal["table", "text", "images"] | None,
+        Option("What the data are.", "KIND", usual="as they look", flags=("--as",)),
+    ] = None
+    task: Annotated[
+        Literal["classification", "regression"] | None,
+        Option(
+            "Whether a table's label is a class or a number.", "TASK", usual="as its values look"
+        ),
+    ] = None
     to: Annotated[Path | None, Option("Config to write.", "FILE", usual="NAME.yaml")] = None
     name: Annotated[str | None, Option("Name of the run.", "NAME", usual="that of the data")] = None
     label: Annotated[
         str | None,
         Option(
-            "Label column of a table, by name or number from 0; of an archive, its array.",
+            "Label column of a table, by name or number from 0, or several: a,b; of an archive, "
+            "its array.",
             "COLUMN",
             usual="guessed",
         ),

@@ -52,6 +52,8 @@ class InitLines:
             )
         sections = (
             ("seen", self.report["facts"]),
+            ("left out", self.report["left_out"]),
+            ("decided, and may be doubted", self.report["doubts"]),
             ("to note", warnings),
             (f"written to {self.report['file']}", self.report["choices"]),
             ("next", self.report["next"]),

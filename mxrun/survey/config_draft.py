@@ -74,7 +74,7 @@ def heading_lines(survey: DataSurvey, file: Path) -> Iterator[str]:
     yield from _comment(f"Written by `mxrun init` for {source}:", "", "")
     for fact in survey.facts:
         yield from _comment(fact, "", "- ")
-    for warning in survey.warnings:
+    for warning in (*survey.warnings, *survey.doubts):
         yield from _comment(warning, "", "! ")
     yield from _comment(f"Train with: mxrun train {shlex.quote(str(file))}", "", "")
 
@@ -239,6 +239,8 @@ def _metrics(survey: DataSurvey) -> tuple[list[str], str]:
     """Return the metrics, and the one by which the best checkpoint is selected."""
     if survey.target is not None:
         return ["rmse", "mae", "r2"], "rmse"
+    if survey.label_shape and not survey.classes:
+        return ["binary_accuracy"], "binary_accuracy"
     if survey.is_imbalanced:
         return ["accuracy", "balanced_accuracy", "cross_entropy"], "balanced_accuracy"
     return ["accuracy", "cross_entropy"], "accuracy"

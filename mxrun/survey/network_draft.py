@@ -141,6 +141,12 @@ def _dense_layers(survey: DataSurvey) -> Iterator[str]:
 
 def _head(survey: DataSurvey) -> Iterator[str]:
     """Yield the last layer and the loss."""
+    if survey.target is None and survey.label_shape:
+        count = survey.label_shape[0]
+        yield f"    - FullyConnected: {{name: fc, num_hidden: {count}}}  # one for each class"
+        yield "    # A probability for each class: a record may have none or several."
+        yield "    - LogisticRegressionOutput: {name: logistic, label: label}"
+        return
     if survey.target is None:
         outputs = len(survey.classes)
         yield f"    - FullyConnected: {{name: fc, num_hidden: {outputs}}}  # one for each class"

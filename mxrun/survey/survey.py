@@ -77,7 +77,8 @@ class DataSurvey:
     one for all; empty if they need no change. target: mean and deviation of labels that are
     numbers to predict, else None; label_shape: the shape of a label. vocabulary: the number of
     different tokens of texts. facts: what was seen, one sentence each. warnings: what stands in the
-    way of good results.
+    way of good results. left_out: data that are not used, and why; doubts: what was decided and may
+    be doubted: each with the key that changes it.
     """
 
     dataset: str
@@ -94,6 +95,8 @@ class DataSurvey:
     comments: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def classes(self) -> tuple[str, ...]:

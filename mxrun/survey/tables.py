@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.near_names import folded, listed, nearest
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.near_names import listed
 from mxrun.datasets.csv import CsvOptions, read
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import TABLE
 from mxrun.io.paths import find_files
-from mxrun.io.tables.cells import POINT_HINT
-from mxrun.io.tables.columns import TableOutline, outline_table
+from mxrun.io.tables.cells import CellForm
+from mxrun.io.tables.columns import TableOutline
 from mxrun.io.tables.encoding import TableEncoding
+from mxrun.io.tables.forms import ColumnForm, select_forms
 from mxrun.io.tables.learn import learn_encoding
-from mxrun.io.tables.readers import MAX_KINDS, TableColumn
-from mxrun.survey.columns import (
-    ColumnDraft,
-    are_decimal_commas,
-    choose_form,
-    repeated_names,
-    why_useless,
-)
+from mxrun.io.tables.readers import TableColumn
+from mxrun.report.printable import printable_line
+from mxrun.survey.cell_forms import survey_cells
+from mxrun.survey.columns import ColumnDraft, choose_form
 from mxrun.survey.survey import (
     DataSurvey,
     check_class_counts,
@@ -37,182 +32,142 @@ from mxrun.survey.survey import (
     rounded,
     split_parts,
 )
+from mxrun.survey.table_labels import CLASSES, NUMBERS, SEVERAL, TableLabel, choose_label
 
-# Names of columns that are labels wherever they stand.
-_LABELS = (
-    *("label", "labels", "class", "classes", "target", "species", "category", "outcome", "y"),
-    *("survived", "churn", "diagnosis"),
-)
-# Whole numbers with at most this many values are classes; more are a quantity.
-_MAX_NUMBERED = 20
-# Words with more values than this, or on average fewer rows a value, are no classes.
-_MAX_CLASSES, _MIN_ROWS = 200, 3
 _MAX_PROBLEMS = 12
 # Columns up to which each one is written into the config, and numbers of a row that are named.
 _MAX_WRITTEN, _MAX_INPUTS = 40, 20
-# A number of a column, as --label gives it.
-_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
-@dataclass(frozen=True)
-class _Label:
-    """Label column. is_class: whether it holds classes; why: the reason for the choice."""
+def survey_table(
+    source: str, label: str | None = None, task: str | None = None, given: CsvOptions | None = None
+) -> DataSurvey:
+    """Look at a table in a text file.
 
-    column: TableColumn
-    is_class: bool
-    why: str
-
-
-def survey_table(source: str, label: str | None = None) -> DataSurvey:
-    """Look at a table in a text file; label: name or number of the label column.
-
-    Raises UserError if it cannot be read, or has no label or no column of numbers.
+    label: name or number of the label column; task: `classification` or `regression`, by default
+    as the label says; given: the options of the data set that are known. Raises UserError if the
+    table cannot be read, or has no label or no column of numbers.
     """
-    files = find_files(source)
-    outline, path = outline_table(files), files[0]
-    chosen = _given_label(outline, label, path) if label else _guessed_label(outline, path)
-    _check_label(chosen, path, outline)
-    others = [each for each in outline.columns if each is not chosen.column]
-    choices = [choose_form(each, outline) for each in others]
+    given = given or CsvOptions(path=source)
+    files, own = find_files(source), given.model_fields_set
+    outline, decided = survey_cells(files, given.form, own)
+    path = files[0]
+    chosen = choose_label(outline, given, label, task, path)
+    labels = {each.number for each in chosen.columns}
+    others = [each for each in outline.columns if each.number not in labels]
+    choices = _choices(others, outline, given)
     data = [each for each in choices if not each.is_ignored]
     if not data:
         problem = f"{path}: no column is left for the data"
         expected = "a column of numbers or categories, besides the label"
         whole = "; ".join(f"{each.column}: {each.comment}" for each in choices[:_MAX_PROBLEMS])
         raise UserError(Diagnostic(problem, None, expected, whole))
-    options = _options(source, outline, chosen, choices)
+    options = _options(source, outline, chosen, choices, given)
     complete = _read(options, chosen)
-    where = f"{path}: the label {chosen.column}"
-    if chosen.is_class:
+    if chosen.kind == CLASSES:
         hint = "name another label column: --label COLUMN"
-        check_class_counts(class_counts(complete), where, hint)
+        check_class_counts(class_counts(complete), f"{path}: the label {chosen}", hint)
     train, evaluation, measured = split_parts(complete, "", str(path))
     assert measured.features is not None
     encoding = learn_encoding(measured.features)
+    records = measured.fields["label"].records
     return DataSurvey(
         TABLE,
         options,
         train,
         evaluation,
         (len(encoding.inputs),),
-        target=None if chosen.is_class else _target(measured),
+        target=_target(records) if chosen.kind == NUMBERS else None,
+        label_shape=records.shape[1:],
         comments=_comments(chosen, outline, choices),
         facts=_facts(outline, chosen, choices, encoding),
-        warnings=(*outline.notes, *class_warnings(train.counts), *_comma_warnings(choices)),
+        warnings=(*outline.notes, *class_warnings(train.counts)),
+        left_out=_left_out(choices),
+        doubts=(*decided, *chosen.doubts, *_doubts(choices)),
     )
 
 
-def _comma_warnings(choices: Sequence[ColumnDraft]) -> tuple[str, ...]:
-    """Return a warning about columns of numbers that are not read as numbers."""
-    found = [str(each.column) for each in choices if are_decimal_commas(each.column)]
-    if not found:
-        return ()
-    return (f"columns left out, with a comma before decimals: {listed(found)}; write points",)
-
-
-def _given_label(outline: TableOutline, label: str, path: Path) -> _Label:
-    """Return the column that the user names; raises UserError if there is none."""
-    columns = outline.columns
-    found = [each for each in columns if each.name == label and outline.has_header]
-    if not found and _NUMBER.fullmatch(label) and -len(columns) <= int(label) < len(columns):
-        found = [columns[int(label)]]
-    if not found:
-        names = [each.name for each in columns if each.name]
-        known = listed(names, _MAX_PROBLEMS) if names else f"0 to {len(columns) - 1}"
-        problem = f"{path}: no column is named {label!r}"
-        raise UserError(Diagnostic(problem, None, known, label, hint=nearest(label, names)))
-    return _Label(found[0], _is_class(found[0], outline.rows), "named by --label")
-
-
-def _guessed_label(outline: TableOutline, path: Path) -> _Label:
-    """Return the column that looks most like a label. Raises UserError if none does.
-
-    In this order: one that is named like a label, the last column, the last column of words that
-    are classes.
-    """
-    columns, rows = outline.columns, outline.rows
-    last = columns[-1]
-    named = [each for each in columns if folded(each.name) in _LABELS and not each.gaps]
-    words = [each for each in columns if each.words and _is_class(each, rows)]
-    is_number = not (last.words or last.gaps or why_useless(last, outline))
-    is_label = _is_class(last, rows) or is_number
-    candidates = (
-        (named[-1:], "its name is that of a label"),
-        ([last] if is_label else [], "the last column"),
-        (words[-1:], "the last column of words with few values"),
+def _choices(
+    columns: Sequence[TableColumn], outline: TableOutline, given: CsvOptions
+) -> list[ColumnDraft]:
+    """Return the treatment of each data column; what the user has given goes first."""
+    treated = dict(given.columns or {})
+    names = [each.name if outline.has_header else "" for each in columns]
+    forms, problems = select_forms(
+        {key: choice.form for key, choice in treated.items()},
+        names,
+        [each.number for each in columns],
+        str(given.path),
     )
-    for found, why in candidates:
-        if found:
-            return _Label(found[0], _is_class(found[0], rows), why)
-    problem = f"{path}: no column looks like a label"
-    expected = "a last column of numbers, or a column of words with few values"
-    got = "; ".join(f"{each}: {_kind(each)}" for each in columns[-_MAX_PROBLEMS:])
-    raise UserError(Diagnostic(problem, None, expected, got, hint="name it: --label COLUMN"))
+    if problems:
+        raise UserError(problems)
+    return [
+        choose_form(column, outline)
+        if type(form) is ColumnForm
+        else ColumnDraft(column, _written(form), "as given")
+        for column, form in zip(columns, forms, strict=True)
+    ]
 
 
-def _is_class(column: TableColumn, rows: int) -> bool:
-    """Return whether a column's values are classes: words with few values, or small numbers."""
-    if column.gaps:
-        return False
-    if column.words:
-        kinds = len(_kinds(column))
-        return 2 <= kinds <= min(_MAX_CLASSES, max(2, rows // _MIN_ROWS))
-    values = np.unique(column.numbers)
-    whole = bool((values == np.floor(values)).all())
-    few = 2 <= len(values) <= min(_MAX_NUMBERED, max(2, rows // _MIN_ROWS))
-    return whole and few and values[0] >= 0 and values[-1] < _MAX_NUMBERED
+def _written(form: ColumnForm) -> object:
+    """Return a treatment as a config writes it."""
+    parameters = form.model_dump(exclude_unset=True, mode="json")
+    return {form.kind: parameters} if parameters else form.kind
 
 
-def _kinds(column: TableColumn) -> Mapping[str, int]:
-    """Return the distinct values of a column of words; too many for a label if there are more."""
-    return column.kinds or dict.fromkeys(map(str, range(MAX_KINDS)), 1)
+def _left_out(choices: Sequence[ColumnDraft]) -> tuple[str, ...]:
+    """Return a line for each column that is left out; of many, one for each reason."""
+    ignored = [each for each in choices if each.is_ignored]
+    if len(ignored) <= _MAX_WRITTEN:
+        lines = [(str(each.column), each.comment, each.otherwise) for each in ignored]
+    else:
+        reasons: dict[str, list[ColumnDraft]] = {}
+        for each in ignored:
+            reasons.setdefault(re.split(r" \(|[0-9'\"]", each.comment)[0], []).append(each)
+        lines = [
+            (listed([*map(str, (each.column for each in found))]), found[0].comment, "")
+            for found in reasons.values()
+        ]
+    return tuple(
+        f"{named}: {why}{'; ' * bool(otherwise)}{otherwise}" for named, why, otherwise in lines
+    )
 
 
-def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
-    """Raise UserError for a label column that training cannot read."""
-    column = label.column
-    where = f"{path}: the label {column}"
-    if column.gaps:
-        problem = f"{where} is missing in {column.gaps} of {outline.rows} rows"
-        hint = "fill the gaps in, or remove these rows"
-        raise UserError(
-            Diagnostic(
-                problem, None, "a label in each row", f"none in {column.gap_place}", hint=hint
-            )
+def _doubts(choices: Sequence[ColumnDraft]) -> Iterator[str]:
+    """Yield a line for each treatment that may be doubted."""
+    yield from (each.doubt for each in choices if each.doubt)
+    few = [str(each.column) for each in choices if each.may_be_category]
+    if few:
+        yield (
+            f"whole numbers with few values are read as numbers: {listed(few)}; "
+            "`columns: {NAME: category}` makes a category of one"
         )
-    if are_decimal_commas(column):
-        problem = f"{where} has numbers with a comma before decimals"
-        raise UserError(Diagnostic(problem, None, "numbers or words", column.word, hint=POINT_HINT))
-    if column.words and not label.is_class:
-        kinds = len(_kinds(column))
-        some = f"at least {kinds}" if kinds >= MAX_KINDS else str(kinds)
-        problem = f"{where} has too many distinct words for classes"
-        expected = f"at most {_MAX_CLASSES} classes, of {_MIN_ROWS} rows each"
-        got = f"{some} in {outline.rows} rows" if kinds > 1 else "one word in all rows"
-        problem = problem if kinds > 1 else f"{where} has only one value, {column.word!r}"
-        hint = "name another label column: --label COLUMN"
-        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
-    if not column.words and len(np.unique(column.numbers)) < 2:
-        problem = f"{where} has only one value, {column.numbers[0]:g}"
-        hint = "name another label column: --label COLUMN"
-        raise UserError(Diagnostic(problem, None, "at least 2 values", hint=hint))
 
 
 def _options(
-    source: str, outline: TableOutline, label: _Label, choices: Sequence[ColumnDraft]
+    source: str,
+    outline: TableOutline,
+    label: TableLabel,
+    choices: Sequence[ColumnDraft],
+    given: CsvOptions,
 ) -> dict[str, object]:
     """Return the options of the data set `csv`; defaults are left out."""
-    repeated = repeated_names(outline)
-    # A name that is not unique does not identify its column.
-    by_name = all(each.name not in repeated and each.name for each in outline.columns)
+    by_name, form = outline.by_name, outline.form
     options: dict[str, object] = {"path": source, "header": outline.has_header}
-    if outline.delimiter:
-        options["delimiter"] = outline.delimiter
-    if by_name or label.column is not outline.columns[-1]:
-        options["label"] = label.column.name if by_name else label.column.number
-    written = [each for each in choices if len(choices) <= _MAX_WRITTEN or each.is_ignored]
-    written = written or [each for each in choices if each.form not in ("number", "category")]
-    forms = {_key(each.column, by_name): each.form for each in written}
+    if form.delimiter:
+        options["delimiter"] = form.delimiter
+    if form.encoding:
+        options["encoding"] = form.encoding
+    for key in CellForm.model_fields:
+        value = getattr(form.cells, key)
+        if value != CellForm.model_fields[key].default:
+            options[key] = list(value) if isinstance(value, tuple) else value
+    named = [each.name if by_name else each.number for each in label.columns]
+    if by_name or label.columns != outline.columns[-1:]:
+        options["label"] = named if len(named) > 1 else named[0]
+    options |= label.options
+    every = len(choices) <= _MAX_WRITTEN
+    forms = {_key(each.column, by_name): each.form for each in choices if every or not each.is_auto}
     return {**options, "columns": forms or "auto"}
 
 
@@ -220,29 +175,24 @@ def _key(column: TableColumn, by_name: bool) -> str:
     return column.name if by_name else str(column.number)
 
 
-def _read(options: Mapping[str, object], label: _Label) -> Dataset:
+def _read(options: Mapping[str, object], label: TableLabel) -> Dataset:
     """Read the table as training will."""
-    dtype = "int32" if label.is_class else "float32"
-    return read(
-        CsvOptions.model_validate_json(json.dumps(options)),
-        "all",
-        {"label": TensorSpec((), dtype)},
-    )
+    given = CsvOptions.model_validate_json(json.dumps(options))
+    return read(given, "all", {"label": label.spec})
 
 
-def _target(measured: Dataset) -> tuple[float, float]:
+def _target(labels: NDArray[np.float32]) -> tuple[float, float]:
     """Return mean and deviation of the labels of training."""
-    labels = measured.fields["label"].records.astype(np.float64).reshape(-1, 1)
-    mean, std = rounded(labels.mean(0), labels.std(0))
+    values = labels.astype(np.float64).reshape(-1, 1)
+    mean, std = rounded(values.mean(0), values.std(0))
     return mean[0], std[0]
 
 
 def _comments(
-    label: _Label, outline: TableOutline, choices: Sequence[ColumnDraft]
+    label: TableLabel, outline: TableOutline, choices: Sequence[ColumnDraft]
 ) -> dict[str, str]:
     """Return comments on the options, those of columns as `columns.KEY`."""
-    repeated = repeated_names(outline)
-    by_name = all(each.name not in repeated and each.name for each in outline.columns)
+    by_name = outline.by_name
     named = "the first row names the columns" if outline.has_header else "no row of names"
     columns = {}
     for each in choices:
@@ -259,26 +209,24 @@ def _comments(
 
 def _facts(
     outline: TableOutline,
-    label: _Label,
+    label: TableLabel,
     choices: Sequence[ColumnDraft],
     encoding: TableEncoding,
 ) -> tuple[str, ...]:
-    separator = {"": "as detected", " ": "blanks"}.get(outline.delimiter, outline.delimiter)
+    delimiter = outline.form.delimiter
+    separator = {" ": "blanks"}.get(delimiter, delimiter)
     header = "with a header" if outline.has_header else "without a header"
-    kind = "classes" if label.is_class else "numbers to predict (regression)"
-    separated = f", separated by {separator}" if outline.delimiter else ""
+    kind = {
+        CLASSES: "classes",
+        NUMBERS: "numbers to predict (regression)",
+        SEVERAL: f"any of {len(label.names)} classes: {listed(label.names)}",
+    }[label.kind]
+    separated = f", separated by {separator}" if delimiter else ""
     used = sum(not each.is_ignored for each in choices)
     numbers = len(encoding.inputs)
-    inputs = listed(encoding.inputs, _MAX_INPUTS)
+    inputs = printable_line(listed(encoding.inputs, _MAX_INPUTS))
     return (
         f"{outline.rows:,} rows of {len(outline.columns)} columns, {header}{separated}",
-        f"label: {label.column}, {kind} ({label.why})",
+        f"label: {label}, {kind} ({label.why})",
         f"data: {used} of the {len(choices)} other columns, as {numbers} numbers: {inputs}",
     )
-
-
-def _kind(column: TableColumn) -> str:
-    """Return what a column holds, for a message."""
-    if column.gaps:
-        return f"{column.gaps} missing"
-    return f"{len(column.kinds)} words" if column.words else "numbers"

@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import folded
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
@@ -20,6 +21,7 @@ from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.tables.cells import detected_delimiter
 from mxrun.io.text.json_values import ENDINGS
 from mxrun.io.text.lines import LABEL_NAMES, TEXT_NAMES
+from mxrun.survey.columns import ROW_NUMBERS
 from mxrun.survey.survey import (
     DataSurvey,
     SurveyedPart,
@@ -46,10 +48,11 @@ _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 _MIN_BYTES = 20_000
 
 
-def text_dataset_of(path: Path) -> str:
+def text_dataset_of(path: Path, label: str | None = None, is_text: bool = False) -> str:
     """Return the data set that reads a file of texts, `text` or `text_lines`; else an empty text.
 
-    The first lines decide. Raises UserError if the file cannot be read.
+    label: the column that the user names; is_text: whether it holds texts for certain. Otherwise
+    the first lines decide. Raises UserError if the file cannot be read.
     """
     suffix = path.suffix.lower()
     if suffix in ENDINGS:
@@ -66,14 +69,20 @@ def text_dataset_of(path: Path) -> str:
     head = content.decode(marked_encoding(content) or "utf-8", "replace")
     lines = [line for line in head.splitlines() if line.strip()][:_MAX_LINES]
     if suffix in _TABLES:
-        return TEXT_LINES if lines and _has_text_column(lines) else ""
+        is_labelled = suffix == ".tsv" and _are_labelled(lines)
+        found = is_text or is_labelled or (bool(lines) and _has_text_column(lines, label))
+        return TEXT_LINES if found else ""
     if _are_labelled(lines):
         return TEXT_LINES
-    return TEXT if _is_prose(lines) else ""
+    return TEXT if is_text or _is_prose(lines) else ""
 
 
-def _has_text_column(lines: Sequence[str]) -> bool:
-    """Return whether a table has columns named like a text and a label, and words in the first."""
+def _has_text_column(lines: Sequence[str], label: str | None) -> bool:
+    """Return whether a table has columns named like a text and a label alone, and words in the
+    first.
+
+    Beside other columns a text is one of the columns of a table. label: as the user names it.
+    """
     delimiter = detected_delimiter(lines[0].encode()).decode()
     try:
         rows = list(csv.reader(lines, delimiter=delimiter))
@@ -81,7 +90,10 @@ def _has_text_column(lines: Sequence[str]) -> bool:
         return False
     names = [cell.strip().lower() for cell in rows[0]]
     text = next((names.index(name) for name in TEXT_NAMES if name in names), None)
-    if text is None or not any(name in names for name in LABEL_NAMES):
+    labels = LABEL_NAMES if label is None else (label.strip().lower(),)
+    others = [name for name in names if name != names[text or 0] and name not in labels]
+    are_only = all(folded(name) in ROW_NUMBERS for name in others)
+    if text is None or not any(name in names for name in labels) or not are_only:
         return False
     words = [len(cells[text].split()) for cells in rows[1:] if len(cells) > text]
     return bool(words) and median(words) >= 3
@@ -144,6 +156,7 @@ def survey_text(source: str) -> DataSurvey:
         comments=comments,
         facts=tuple(facts),
         warnings=tuple(warnings),
+        doubts=("it is read as one long text; `--as table` reads a table",),
     )
 
 
@@ -201,4 +214,5 @@ def survey_text_lines(source: str, label: str | None = None) -> DataSurvey:
         comments=comments,
         facts=facts,
         warnings=class_warnings(train.counts),
+        doubts=("it is read as texts with a label each; `--as table` reads a table",),
     )

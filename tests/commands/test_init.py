@@ -252,18 +252,6 @@ def test_each_column_gets_its_treatment_with_the_reason(folder: Path) -> None:
     assert other.survey.shape == (6,)
 
 
-def test_numbers_with_decimal_commas_are_told(folder: Path) -> None:
-    rows = [f"{at % 4};{at},5;{at},25;{'pq'[at % 2]}" for at in range(60)]
-    write_table(folder / "a.csv", "room;area;price;kind", rows)
-    message = "the label 'price' has numbers with a comma before decimals"
-    assert message in refusal("a.csv", label="price")
-    result = init(InitOptions(source="a.csv"))
-    text = " ".join(result.file.read_text().split())
-    assert "area: ignore # numbers with a comma before decimals, such as '0,5'" in text
-    warning = "columns left out, with a comma before decimals: 'area', 'price'; write points"
-    assert warning in result.survey.warnings
-
-
 def test_a_table_of_words_alone_may_have_a_header(folder: Path) -> None:
     rows = [f"{'xy'[at % 2]},{'pqr'[at % 3]},{'ab'[at % 2]}" for at in range(60)]
     write_table(folder / "t.csv", "cap,stalk,class", rows)

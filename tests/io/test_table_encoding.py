@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import random
 from pathlib import Path
 
@@ -182,7 +184,7 @@ def test_numbers_with_decimal_commas_are_no_categories(file):
     text = "a;b\n" + "1,5;1\n2;1\n1,5;1\n1.234,5;1\n"
     with pytest.raises(UserError, match=r"t\.csv:2:1: column 'a': not a number") as caught:
         learned(text, path=file)
-    assert "write a point before decimals" in caught.value.diagnostics[0].hint
+    assert 'decimal: ","' in caught.value.diagnostics[0].hint
     found = rows(learned(text, {"a": "category"}, path=file))
     assert [*found] == ["a=2", "a=1,5", "a=1.234,5", "b"]
 
@@ -210,12 +212,12 @@ def test_columns_are_named_by_pattern_and_number(file):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"a": "numbr"}, ("number, category, date, ignore", "did you mean 'number'?")),
+        ({"a": "numbr"}, ("number, category, date, text, ignore", "did you mean 'number'?")),
         ({"a": {"number": {"mising": "mean"}}}, ("'mising'", "did you mean 'missing'?")),
         ({"a": {"number": {"scale": "std"}}}, ("one of standard, minmax, log, none",)),
         ({"a": {"category": {"min_count": 0}}}, ("integer >= 1",)),
         ({"a": {"number": {}, "date": {}}}, ("or {number: {missing: median}}",)),
-        ({"a": 3}, ("number, category, date, ignore",)),
+        ({"a": 3}, ("number, category, date, text, ignore",)),
         ("all", ("auto",)),
     ],
 )
@@ -273,8 +275,8 @@ def test_damaged_tables_give_an_error_or_what_they_hold(file):
         except UserError as error:
             refused.append(str(error))
         else:
-            full = [line for line in content.splitlines() if line.strip()]
-            assert len(found) == len(full) - 1
+            lines = csv.reader(io.StringIO(content.decode(), newline=""))
+            assert len(found) == len([cells for cells in lines if any(cells)]) - 1
             assert np.isfinite(found.fields["data"].records).all()
     assert all(str(file) in text or "column" in text for text in refused)
     assert 20 < len(refused) < len(contents) - 100

@@ -126,10 +126,10 @@ def test_two_possible_delimiters_are_said(tmp_path):
 
 
 def test_words_among_numbers_are_said(tmp_path):
-    others = [["n/a" if row % 4 == 0 else str(row), str(row % 2)] for row in range(20)]
+    others = [["left" if row % 4 == 0 else str(row), str(row % 2)] for row in range(20)]
     dataset = opened(tmp_path / "t.csv", "age,kind", others)
     assert dataset.notes == (
-        "column 'age' is read as a category: 5 of 20 cells are words, such as 'n/a', and the "
+        "column 'age' is read as a category: 5 of 20 cells are words, such as 'left', and the "
         "others numbers",
     )
     forms = {"age": "category"}

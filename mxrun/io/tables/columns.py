@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.once import cached_property
 from mxrun.io.tables.cells import detected_delimiter, split_row
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.readers import TableColumn
@@ -20,25 +22,40 @@ _OTHER_DELIMITERS = ("|", " ", ":")
 
 @dataclass(frozen=True, eq=False)
 class TableOutline:
-    """Columns of a table, and how it is read.
+    """Columns of a table, and the form by which they were read.
 
-    delimiter: empty if it is detected anyway. notes: on what was decided and may be doubted.
+    form: its delimiter is empty if it is detected anyway. notes: on what was decided and may be
+    doubted.
     """
 
-    delimiter: str
+    form: TableForm
     has_header: bool
     rows: int
     columns: tuple[TableColumn, ...]
     notes: tuple[str, ...]
 
+    @cached_property
+    def repeated(self) -> frozenset[str]:
+        """The names that several columns have."""
+        counts = Counter(each.name for each in self.columns)
+        return frozenset(name for name, count in counts.items() if count > 1)
 
-def outline_table(paths: Sequence[Path]) -> TableOutline:
+    @cached_property
+    def by_name(self) -> bool:
+        """Whether each column has a name of its own."""
+        return not self.repeated and all(each.name for each in self.columns)
+
+
+def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
     """Read all cells of a table in one or several files.
 
-    Raises UserError if they are not a table of at least two columns and one row.
+    form: what is known of their form. Raises UserError if they are not a table of at least two
+    columns and one row.
     """
-    delimiter = _delimiter(paths[0])
-    form = TableForm(delimiter, "auto", columns={}, unique=False)
+    delimiter = form.delimiter or _delimiter(paths[0], form.encoding)
+    everything = replace(
+        form, delimiter=delimiter, data=None, label=None, columns={}, unique=False, codes=True
+    )
 
     def finish(
         layout: TableLayout, columns: TableColumns, places: RowPlaces, form: TableForm
@@ -46,17 +63,17 @@ def outline_table(paths: Sequence[Path]) -> TableOutline:
         readers = zip(layout.columns, columns.readers, strict=True)
         found = [each.column(number, layout.name(number), places) for number, each in readers]
         rows = len(found[0].numbers)
-        return TableOutline(form.delimiter, layout.has_header, rows, tuple(found), layout.notes)
+        return TableOutline(form, layout.has_header, rows, tuple(found), layout.notes)
 
-    return read_columns(paths, form, finish)
+    return read_columns(paths, everything, finish)
 
 
-def _delimiter(path: Path) -> str:
+def _delimiter(path: Path, encoding: str) -> str:
     """Return the delimiter that a config must name; empty if it is detected.
 
     Raises UserError if the file has no rows, or one column under all delimiters.
     """
-    row = first_row(path)
+    row = first_row(path, encoding)
     if row is None:
         raise UserError(Diagnostic(f"{path}: the file holds no rows", None, "a table"))
     for delimiter in ("", *_OTHER_DELIMITERS):

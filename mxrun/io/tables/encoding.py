@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -15,7 +17,7 @@ from mxrun.base.near_names import listed
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.files import check_memory
-from mxrun.io.tables.cells import category_text, is_gap
+from mxrun.io.tables.cells import USUAL_CELLS, CellForm
 from mxrun.io.tables.features import (
     MISSING,
     FeatureColumn,
@@ -23,7 +25,9 @@ from mxrun.io.tables.features import (
     categories_of_numbers,
     word_column,
 )
-from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm
+from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm, TextForm
+from mxrun.io.tables.readers import day_number
+from mxrun.io.vocabulary.words import words_of
 
 # Number of unknown words of a column that are named.
 _MAX_NAMED = 5
@@ -222,7 +226,45 @@ class EncodedCategory(EncodedColumn):
         return tally
 
 
-AnyColumn = Annotated[EncodedNumber | EncodedCategory, Field(discriminator="kind")]
+class EncodedText(EncodedColumn):
+    """Text: a number for each of `words`, times it occurs x `weights`, divided by the row's norm.
+
+    That is TF-IDF as of scikit-learn's TfidfVectorizer.
+    """
+
+    kind: Literal["text"] = "text"
+    words: tuple[str, ...] = Field(description="The words, in lower case, sorted.")
+    weights: tuple[float, ...] = Field(
+        description="Weight of each word: ln((1 + n) / (1 + records with it)) + 1, of n records."
+    )
+
+    @property
+    def form(self) -> ColumnForm:
+        """The treatment by which other records of the column are read."""
+        return TextForm()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of its numbers in a row."""
+        return tuple(f"{self}:{word}" for word in self.words)
+
+    def write(
+        self, table: FeatureTable, column: FeatureColumn, target: NDArray[np.float32]
+    ) -> ColumnTally:
+        """Write the selected records [rows, inputs]; returns what was missing."""
+        codes = table.codes(column)
+        places = {word: at for at, word in enumerate(self.words)}
+        target[...] = 0
+        for row, code in enumerate(codes.tolist()):
+            counts = Counter(text_words(column.words[code]) if code != MISSING else ())
+            found = {places[word]: count for word, count in counts.items() if word in places}
+            values = np.array([self.weights[at] * count for at, count in found.items()])
+            if found:
+                target[row, [*found]] = values / math.sqrt(math.fsum(values * values))
+        return ColumnTally(int((codes == MISSING).sum()))
+
+
+AnyColumn = Annotated[EncodedNumber | EncodedCategory | EncodedText, Field(discriminator="kind")]
 
 
 class TableEncoding(Parameters):
@@ -230,6 +272,9 @@ class TableEncoding(Parameters):
 
     columns: Annotated[tuple[AnyColumn, ...], Field(min_length=1)] = Field(
         description="The columns with what was learned of them."
+    )
+    cells: CellForm = Field(
+        default=USUAL_CELLS, description="Form of numbers and missing values that are texts."
     )
 
     @property
@@ -280,7 +325,10 @@ class TableEncoding(Parameters):
             problem = f"{where}: does not have the columns of training's table"
             expected = f"[records, {len(self.columns)}]: {listed([*map(str, self.columns)])}"
             raise UserError(Diagnostic(problem, None, expected, str(list(array.shape))))
-        columns = [_of_array(column, array[:, at], where) for at, column in enumerate(self.columns)]
+        columns = [
+            _of_array(column, array[:, at], where, self.cells)
+            for at, column in enumerate(self.columns)
+        ]
         return self.encode(FeatureTable(tuple(columns)), where)
 
 
@@ -302,6 +350,11 @@ def encoding_differences(then: TableEncoding | None, now: TableEncoding | None) 
     return found
 
 
+def text_words(text: str) -> list[str]:
+    """Return the words of a text in lower case, without marks."""
+    return [word for word in words_of(text.lower(), True) if word[0].isalnum() or word[0] == "_"]
+
+
 def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return sign(x) log(1 + |x|)."""
     result: NDArray[np.float64] = np.copysign(np.log1p(np.abs(values)), values)
@@ -319,28 +372,44 @@ def _as_read(column: EncodedColumn, source: FeatureColumn) -> FeatureColumn:
     return source
 
 
-def _of_array(column: EncodedColumn, values: NDArray[Any], where: str) -> FeatureColumn:
-    """Return one column of an array."""
+def _of_array(
+    column: EncodedColumn, values: NDArray[Any], where: str, cells: CellForm
+) -> FeatureColumn:
+    """Return one column of an array; cells: form of numbers that are texts."""
     about = (column.name, column.number, column.form)
-    if values.dtype.kind in "fiub":
+    if values.dtype.kind in "fiub" and not isinstance(column, EncodedText):
         numbers = values.astype(np.float64)
         if isinstance(column, EncodedCategory):
             return categories_of_numbers(*about, numbers)
         return FeatureColumn(*about, numbers)
-    texts = [None if _is_missing(value) else str(value) for value in values.tolist()]
-    if isinstance(column, EncodedCategory):
-        return word_column(
-            *about, [None if each is None else category_text(each) for each in texts]
-        )
-    try:
-        numbers = np.array([np.nan if each is None else float(each) for each in texts])
-    except ValueError as error:
-        problem = f"{where}: {column}: {error}"
-        raise UserError(Diagnostic(problem, None, "a column of numbers")) from error
+    if values.dtype.kind == "M":
+        values = values.astype("datetime64[us]")
+    every = [None if _is_missing(value, cells) else value for value in values.tolist()]
+    if not isinstance(column, EncodedNumber):
+        return word_column(*about, [None if each is None else str(each) for each in every])
+    numbers = np.array([_number(each, column, cells) for each in every])
+    for at in np.flatnonzero(np.isnan(numbers)).tolist():
+        if every[at] is not None:
+            problem = f"{where}: record {at}: {column}: not a {column.kind}"
+            expected = column.format or {"date": "a date as 2024-05-31"}.get(
+                column.kind, "a number"
+            )
+            raise UserError(Diagnostic(problem, None, expected, repr(every[at])[:40]))
     return FeatureColumn(*about, numbers)
 
 
-def _is_missing(value: object) -> bool:
+def _number(value: object, column: EncodedNumber, cells: CellForm) -> float:
+    """Return the number of a value; NaN if it has none. Numbers for dates are days since 1970."""
+    if value is None:
+        return math.nan
+    if isinstance(value, (int, float)):
+        return float(value)
+    if column.kind == "date":
+        return day_number(str(value), column.format if isinstance(value, str) else None)
+    return cells.number(str(value).encode())
+
+
+def _is_missing(value: object, cells: CellForm) -> bool:
     if isinstance(value, str):
-        return is_gap(value.encode(errors="surrogatepass"))
+        return cells.is_gap(value.encode(errors="surrogatepass"))
     return value is None or value != value

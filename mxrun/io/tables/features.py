@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.io.tables.cells import category_text, number_text
-from mxrun.io.tables.forms import ColumnForm
+from mxrun.io.tables.cells import USUAL_CELLS, CellForm, category_text, number_text
+from mxrun.io.tables.forms import ColumnForm, TextForm
 
 MISSING = -1
 """Code of a missing word."""
@@ -46,11 +46,14 @@ class FeatureColumn:
 class FeatureTable:
     """Columns of equal length, from which the network's data are encoded; `rows` selects records.
 
+    cells: the form in which its cells were written.
+
     Any reader of tables can make one: `number_column` and `word_column` make its columns.
     """
 
     columns: tuple[FeatureColumn, ...]
     rows: Rows | None = None
+    cells: CellForm = USUAL_CELLS
 
     def __len__(self) -> int:
         length = len(self.columns[0])
@@ -74,13 +77,17 @@ class FeatureTable:
 def word_column(
     name: str, number: int, form: ColumnForm, cells: Sequence[str | None]
 ) -> FeatureColumn:
-    """Return a column of categories from their words; None is missing."""
+    """Return a column of categories, or of texts, from their words; None is missing."""
     known: dict[str, int] = {}
     codes = [
-        MISSING if cell is None else known.setdefault(category_text(cell), len(known))
+        MISSING if cell is None else known.setdefault(_word(cell, form), len(known))
         for cell in cells
     ]
     return FeatureColumn(name, number, form, codes=np.array(codes, np.int32), words=tuple(known))
+
+
+def _word(cell: str, form: ColumnForm) -> str:
+    return cell if isinstance(form, TextForm) else category_text(cell)
 
 
 def categories_of_numbers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal
@@ -9,11 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from mxrun.base.errors import Diagnostic
-from mxrun.base.near_names import nearest
+from mxrun.base.near_names import folded, nearest
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.validation import custom_error
 
-_WRITTEN = "number, category, date, ignore, auto, or {number: {missing: median}}"
+_WRITTEN = "number, category, date, text, ignore, auto, or {number: {missing: median}}"
+# Signs of patterns, as of fnmatch.
+_PATTERN = re.compile(r"[*?\[]")
 Word = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -86,8 +89,34 @@ class CategoryForm(ColumnForm):
     )
 
 
+class TextForm(ColumnForm):
+    """The column is a text: one number for each of its frequent words, by TF-IDF."""
+
+    kind: ClassVar[str] = "text"
+
+    words: Annotated[int, Field(ge=1)] = Field(
+        default=500, description="At most so many words, the most frequent ones."
+    )
+    min_count: Annotated[int, Field(ge=1)] = Field(
+        default=2, description="Words that fewer training records have are left out."
+    )
+
+
 FORMS: dict[str, type[ColumnForm]] = {
-    each.kind: each for each in (ColumnForm, NumberForm, CategoryForm, DateForm, IgnoreForm)
+    each.kind: each
+    for each in (ColumnForm, NumberForm, CategoryForm, DateForm, TextForm, IgnoreForm)
+}
+# By folded name, what pandas and scikit-learn call treatments and types of columns.
+_FOREIGN = {
+    **dict.fromkeys(("numeric", "numerical", "float", "float64", "int", "int64"), "number"),
+    **dict.fromkeys(("standardscaler", "continuous", "passthrough"), "number"),
+    "minmaxscaler": "{number: {scale: minmax}}",
+    "simpleimputer": "{number: {missing: median}}",
+    **dict.fromkeys(("categorical", "onehotencoder", "onehot", "nominal", "object"), "category"),
+    **dict.fromkeys(("ordinal", "ordinalencoder"), "{category: {encoding: ordinal}}"),
+    **dict.fromkeys(("datetime", "datetime64", "timestamp"), "date"),
+    **dict.fromkeys(("string", "str", "tfidf", "tfidfvectorizer", "countvectorizer"), "text"),
+    **dict.fromkeys(("drop", "skip", "exclude", "none"), "ignore"),
 }
 PLAIN_NUMBER = NumberForm(missing="error", scale="none")
 """Treatment of the columns of a table that is read as it is."""
@@ -102,6 +131,7 @@ class ColumnChoice(Parameters):
     number: NumberForm | None = Field(default=None, description="One number, scaled.")
     category: CategoryForm | None = Field(default=None, description="A number for each category.")
     date: DateForm | None = Field(default=None, description="The days since 1970, as a number.")
+    text: TextForm | None = Field(default=None, description="A number for each frequent word.")
     ignore: IgnoreForm | None = Field(default=None, description="Left out.")
 
     @model_validator(mode="before")
@@ -110,7 +140,9 @@ class ColumnChoice(Parameters):
         """Return the mapping of a bare name."""
         if isinstance(given, str):
             if given not in FORMS:
-                raise custom_error("column_form", _WRITTEN, nearest(given, FORMS))
+                ours = _FOREIGN.get(folded(given), "")
+                hint = f"mxrun calls it {ours}" if ours else nearest(given, FORMS)
+                raise custom_error("column_form", _WRITTEN, hint)
             return {given: {}}
         if not isinstance(given, Mapping) or sum(each is not None for each in given.values()) != 1:
             raise custom_error("column_form", _WRITTEN)
@@ -119,7 +151,7 @@ class ColumnChoice(Parameters):
     @property
     def form(self) -> ColumnForm:
         """The treatment."""
-        forms = (self.auto, self.number, self.category, self.date, self.ignore)
+        forms = (self.auto, self.number, self.category, self.date, self.text, self.ignore)
         return next(form for form in forms if form is not None)
 
     @classmethod
@@ -167,11 +199,14 @@ def select_forms(
     """
     used: set[str] = set()
     forms = []
+    every = set(names)
+    patterns = [key for key in columns if _PATTERN.search(key)]
     for name, number in zip(names, numbers, strict=True):
-        keys = [key for key in columns if _matches(key, name, number, names)]
-        exact = [key for key in keys if key == name or (key == str(number) and key not in names)]
-        used.update(keys)
-        chosen = exact or keys
+        key = name if name in columns else str(number)
+        exact = [key] if key in columns and (key == name or key not in every) else []
+        alike = [key for key in patterns if fnmatchcase(name, key) or (key == "*" and not name)]
+        used.update(exact, alike)
+        chosen = exact or alike
         forms.append(columns[chosen[-1]] if chosen else ColumnForm())
     known = [name or str(number) for name, number in zip(names, numbers, strict=True)]
     problems = [
@@ -186,9 +221,3 @@ def select_forms(
         if key not in used
     ]
     return forms, problems
-
-
-def _matches(key: str, name: str, number: int, names: Sequence[str]) -> bool:
-    if key == str(number) and key not in names:
-        return True
-    return key == name or fnmatchcase(name, key) or (key == "*" and not name)

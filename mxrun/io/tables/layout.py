@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,7 +11,8 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.io.tables.cells import (
     DELIMITERS,
-    cell_number,
+    USUAL_CELLS,
+    CellForm,
     cell_text,
     detected_delimiter,
     split_row,
@@ -30,31 +32,45 @@ class TableForm:
     delimiter: empty to detect it from the first row. header: whether the first row holds the
     columns' names; with `auto` it does as `decide_header` finds; with
     `maybe`, for a table from outside a data set, if it has one of the names in `data` or no number.
-    data: the data columns; by default all but the label. words: whether labels may be words. size:
+    data: the data columns; by default all but the label. words: whether labels may be words;
+    texts: whether they are read as texts in any case; empty_labels: whether these may be missing.
+    size:
     for a table from outside a data set, the number of data columns; the label column may be
     missing, and is skipped. columns: treatment of data columns by name, number or pattern; None if
     all are numbers, read as they are. forms: the treatment of each column in `data`, in its order,
     instead of `columns`. dtype: of numbers that are read as they are. unique:
-    whether the columns that are read need different names. encoding: the one declared; empty for
-    that of the file's mark, or UTF-8.
+    whether the columns that are read need different names. codes: whether columns that hold
+    numbers such as 007 are read as words. encoding: the one declared; empty for
+    that of the file's mark, or UTF-8. cells: form of numbers and of missing values.
     """
 
     delimiter: str = ""
     header: Literal["yes", "no", "auto", "maybe"] = "no"
     data: tuple[Column, ...] | None = None
-    label: Column | None = None
+    label: Column | tuple[Column, ...] | None = None
     words: bool = False
+    texts: bool = False
+    empty_labels: bool = False
     size: int | None = None
     columns: Mapping[str, ColumnForm] | None = None
     forms: tuple[ColumnForm, ...] = ()
     dtype: str = "float64"
     unique: bool = True
+    codes: bool = False
     encoding: str = ""
+    cells: CellForm = USUAL_CELLS
 
     @property
     def is_plain(self) -> bool:
         """Whether all data columns are numbers that are read as they are."""
         return self.columns is None and not self.forms
+
+    @property
+    def label_columns(self) -> tuple[Column, ...]:
+        """The label columns: none, one or several."""
+        if self.label is None:
+            return ()
+        return self.label if isinstance(self.label, tuple) else (self.label,)
 
 
 PLAIN = TableForm()
@@ -65,7 +81,7 @@ class TableLayout:
     """Layout of one file.
 
     columns: numbers of the data columns, with their names, if there is a header, and their forms.
-    label: number of the label column. names: of all columns. hint: for rows that do not
+    labels: numbers of the label columns. names: of all columns. hint: for rows that do not
     fit. notes: for the user, on what was decided and may be doubted.
     """
 
@@ -75,7 +91,7 @@ class TableLayout:
     names: tuple[str, ...]
     columns: tuple[int, ...]
     forms: tuple[ColumnForm, ...]
-    label: int | None
+    labels: tuple[int, ...]
     hint: str = field(default="", compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
@@ -131,12 +147,20 @@ class _Layout:
         width, has_header = len(self._cells), self._are_names()
         if has_header:
             self._names = tuple(map(cell_text, self._cells))
-        columns, label = self._columns(width)
+        columns, labels = self._columns(width)
         columns, forms = self._treated(columns)
-        self._check_names((*columns, *([] if label is None else [label])))
+        self._check_names((*columns, *labels))
         hint = delimiter_hint(self._row, self._divider)
         self._note_delimiter()
-        found = (self._divider, width, has_header, self._names, tuple(columns), tuple(forms), label)
+        found = (
+            self._divider,
+            width,
+            has_header,
+            self._names,
+            tuple(columns),
+            tuple(forms),
+            labels,
+        )
         return TableLayout(*found, hint, tuple(self._notes))
 
     def _are_names(self) -> bool:
@@ -146,16 +170,16 @@ class _Layout:
             if any(cell_text(cell) in named for cell in cells):
                 return True
             plain = all(each.kind == "number" for each in form.forms)
-            return plain and all(cell_number(cell) != cell_number(cell) for cell in cells)
+            return plain and all(math.isnan(form.cells.number(cell)) for cell in cells)
         if form.header == "auto":
-            keys = (*(form.data or ()), form.label, *(form.columns or ()))
+            keys = (*(form.data or ()), *form.label_columns, *(form.columns or ()))
             is_named = any(isinstance(key, str) and not _is_key(key) for key in keys)
             return is_named or self._is_header()
         return form.header == "yes"
 
     def _is_header(self) -> bool:
         """Return what the cells say, and note what is doubtful about it."""
-        is_header, doubt = decide_header(self._cells, self._others)
+        is_header, doubt = decide_header(self._cells, self._others, self._form.cells)
         if doubt:
             taken = "is taken for the names of the columns" if is_header else "is read as a record"
             hint = "`header: false` if it is a record, or `header: true` if it names the columns"
@@ -188,8 +212,8 @@ class _Layout:
             self._refuse_no_data()
         return [columns[at] for at in read], [forms[at] for at in read]
 
-    def _columns(self, width: int) -> tuple[list[int], int | None]:
-        """Return the numbers of the data columns and of the label column.
+    def _columns(self, width: int) -> tuple[list[int], tuple[int, ...]]:
+        """Return the numbers of the data columns and of the label columns.
 
         Raises UserError for a column that does not exist.
         """
@@ -198,19 +222,19 @@ class _Layout:
         by_name = bool(self._names) and any(isinstance(each, str) for each in form.data or ())
         if form.size is not None:
             if by_name and form.data is not None:
-                return [self._column(column, width) for column in form.data], None
+                return [self._column(column, width) for column in form.data], ()
             if width == form.size:
-                return self._in_order(everything), None
+                return self._in_order(everything), ()
             try:
-                return self._numbered(width)[0], None
+                return self._numbered(width)[0], ()
             except UserError:
                 # The table has another layout than training's: its length will be reported as
                 # wrong.
-                return everything, None
-        columns, label = self._numbered(width)
+                return everything, ()
+        columns, labels = self._numbered(width)
         if not columns:
             self._refuse_no_data()
-        return columns, label
+        return columns, labels
 
     def _refuse_no_data(self) -> None:
         hint = delimiter_hint(self._row, self._divider)
@@ -226,13 +250,13 @@ class _Layout:
         ranks = {each: rank for rank, each in enumerate(sorted(set(columns_read)))}
         return [ranks[each] for each in columns_read] if len(ranks) == len(columns) else columns
 
-    def _numbered(self, width: int) -> tuple[list[int], int | None]:
-        """Return data columns and label column of a table with the layout of training's."""
+    def _numbered(self, width: int) -> tuple[list[int], tuple[int, ...]]:
+        """Return data columns and label columns of a table with the layout of training's."""
         form = self._form
-        label = None if form.label is None else self._column(form.label, width)
+        labels = tuple(self._column(label, width) for label in form.label_columns)
         if form.data is None:
-            return [at for at in range(width) if at != label], label
-        return [self._column(column, width) for column in form.data], label
+            return [at for at in range(width) if at not in labels], labels
+        return [self._column(column, width) for column in form.data], labels
 
     def _column(self, column: Column, width: int) -> int:
         """Return a column's number, from 0; raises UserError if it does not exist."""
@@ -285,9 +309,9 @@ def _is_key(text: str) -> bool:
 def same_columns(layout: TableLayout, form: TableForm) -> TableForm:
     """Return the form by which further files of one table are read: the columns of the first."""
     columns: tuple[Column, ...] = layout.columns
-    label: Column | None = layout.label
+    label: tuple[Column, ...] = layout.labels
     if layout.has_header:
         columns = tuple(layout.names[column] for column in layout.columns)
-        label = None if layout.label is None else layout.names[layout.label]
+        label = tuple(layout.names[column] for column in layout.labels)
     header: Literal["yes", "no"] = "yes" if layout.has_header else "no"
     return replace(form, header=header, data=columns, label=label, columns=None, forms=layout.forms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,9 +12,17 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
 from mxrun.io.dataset.classes import class_key
-from mxrun.io.tables.encoding import EncodedCategory, EncodedNumber, TableEncoding, logarithm
+from mxrun.io.tables.encoding import (
+    AnyColumn,
+    EncodedCategory,
+    EncodedNumber,
+    EncodedText,
+    TableEncoding,
+    logarithm,
+    text_words,
+)
 from mxrun.io.tables.features import MISSING, FeatureColumn, FeatureTable
-from mxrun.io.tables.forms import CategoryForm, DateForm, NumberForm
+from mxrun.io.tables.forms import CategoryForm, DateForm, NumberForm, TextForm
 
 # Numbers summed at a time.
 _CHUNK = 1 << 16
@@ -24,12 +33,14 @@ def learn_encoding(table: FeatureTable) -> TableEncoding:
 
     Raises UserError for columns from which nothing can be learned.
     """
-    columns: list[EncodedNumber | EncodedCategory] = []
+    columns: list[AnyColumn] = []
     problems: list[Diagnostic] = []
     for column in table.columns:
         try:
             if isinstance(column.form, CategoryForm):
                 columns.append(_category(table, column, column.form))
+            elif isinstance(column.form, TextForm):
+                columns.append(_text(table, column, column.form))
             else:
                 assert isinstance(column.form, NumberForm)
                 columns.append(_number(table, column, column.form))
@@ -37,7 +48,7 @@ def learn_encoding(table: FeatureTable) -> TableEncoding:
             problems += error.diagnostics
     if problems:
         raise UserError(problems)
-    return TableEncoding(columns=tuple(columns))
+    return TableEncoding(columns=tuple(columns), cells=table.cells)
 
 
 def _number(table: FeatureTable, column: FeatureColumn, form: NumberForm) -> EncodedNumber:
@@ -113,6 +124,23 @@ def _category(table: FeatureTable, column: FeatureColumn, form: CategoryForm) ->
     center = _mean(numbers)
     spread = math.sqrt(_mean((numbers - center) ** 2))
     return encoded.model_copy(update={"center": center, "spread": spread or 1.0})
+
+
+def _text(table: FeatureTable, column: FeatureColumn, form: TextForm) -> EncodedText:
+    codes = table.codes(column)
+    records: Counter[str] = Counter()
+    for code, count in Counter(codes.tolist()).items():
+        words = set() if code == MISSING else set(text_words(column.words[code]))
+        records.update(dict.fromkeys(words, count))
+    frequent = [word for word, count in records.items() if count >= form.min_count]
+    chosen = sorted(sorted(frequent, key=lambda word: (-records[word], word))[: form.words])
+    if not chosen:
+        problem = f"{column}: no word is in {form.min_count} training records"
+        hint = "write a smaller min_count, or leave the column out: ignore"
+        raise UserError(Diagnostic(problem, None, "words that come again", hint=hint))
+    count = 1 + len(codes)
+    weights = tuple(math.log(count / (1 + records[word])) + 1 for word in chosen)
+    return EncodedText(name=column.name, number=column.number, words=tuple(chosen), weights=weights)
 
 
 def _in_order(column: FeatureColumn, form: CategoryForm, found: dict[str, int]) -> Sequence[str]:

@@ -9,9 +9,9 @@ from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.convert import valid_range
-from mxrun.io.tables.cells import POINT_HINT, cell_number, has_decimal_comma, is_gap
+from mxrun.io.tables.cells import COMMA_HINT, has_decimal_comma
 from mxrun.io.tables.layout import TableForm, TableLayout
-from mxrun.io.tables.rows import RowBlock
+from mxrun.io.tables.rows import MAX_LINES, RowBlock
 
 HEADER_HINT = "write `header: true` if the first row names the columns"
 # With the last one as many as a command prints.
@@ -55,10 +55,10 @@ class CellProblems:
     def add_open_quote(self, block: RowBlock, at: int, column: int, name: str) -> None:
         """Add a row whose last cell begins with a quote that the row does not close."""
         where = block.where(name, at, column)
-        problem = f"{where}: the cell in quotes does not end in this line"
-        hint = "line breaks within cells are not supported: replace them, or close the quote"
+        problem = f"{where}: the cell in quotes does not end in this line, nor in those after it"
         got = repr(block.rows[at].decode().strip()[-40:])
-        self._add(Diagnostic(problem, None, "a row in one line", got, hint=hint))
+        expected = f"a quote at the end of the cell, after at most {MAX_LINES:,} lines"
+        self._add(Diagnostic(problem, None, expected, got, hint="close the quote"))
 
     def add_cells(
         self,
@@ -84,12 +84,12 @@ class CellProblems:
         text = cell.decode().strip()
         column = layout.name(refused.column)
         named = f"column {column!r}: " if column else ""
-        if math.isfinite(cell_number(cell)):
+        if math.isfinite(self._form.cells.number(cell)):
             problem = f"{where}: the number cannot be converted to float32"
             return Diagnostic(problem, None, valid_range("float32"), f"{text[:40]}")
         problem, expected = "not a number", "a finite number"
         hint = self._advice(refused, layout, is_first)
-        if is_gap(cell):
+        if self._form.cells.is_gap(cell):
             hint = "fill the gap in, or leave the row or the column out"
             if self._is_data_set and refused.role == "data":
                 hint = f"{hint}; {_AUTO_HINT}"
@@ -102,7 +102,7 @@ class CellProblems:
                 problem, expected = "the value is missing", "a number, as of `missing: error`"
                 hint = "fill the gap in, or choose what stands for it, as `missing: mean`"
         elif has_decimal_comma(text):
-            hint = POINT_HINT
+            hint = COMMA_HINT
         return Diagnostic(
             f"{where}: {named}{problem}", None, expected, repr(text[:40]), hint=layout.hint or hint
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from mxrun.io.convert import first_unrepresentable
 from mxrun.io.dataset.classes import class_key
-from mxrun.io.tables.cells import category_text, cell_number, cell_text, is_gap, plain_gap
+from mxrun.io.tables.cells import USUAL_CELLS, CellForm, category_text, cell_text
 from mxrun.io.tables.features import MISSING
 from mxrun.io.tables.rows import RowPlaces
 
@@ -32,7 +33,8 @@ class TableColumn:
     missing or not finite numbers. gaps: number of missing cells, the first at `gap_place`, its file
     and line. words: number of cells that are neither missing nor numbers; `word` is the first of
     them. kinds: cells of each distinct text, numbers among words included; empty if all are
-    numbers, or if there are more than `MAX_KINDS`. dates: whether all words are ISO dates.
+    numbers, or if there are more than `MAX_KINDS`. texts: the distinct words, of these the first
+    ones. codes: whether a number begins with 0 before another digit.
     """
 
     number: int
@@ -43,7 +45,8 @@ class TableColumn:
     words: int = 0
     word: str = ""
     kinds: dict[str, int] = field(default_factory=dict)
-    dates: bool = False
+    texts: tuple[str, ...] = ()
+    codes: bool = False
 
     @property
     def label(self) -> str | int:
@@ -60,8 +63,14 @@ class NumberReader:
     gaps: whether they may be missing, as NaN.
     """
 
-    def __init__(self, dtype: str = "float64", gaps: bool = False, limit: str = "float32") -> None:
-        self._dtype, self._gaps, self._limit = dtype, gaps, limit
+    def __init__(
+        self,
+        dtype: str = "float64",
+        gaps: bool = False,
+        limit: str = "float32",
+        form: CellForm = USUAL_CELLS,
+    ) -> None:
+        self._dtype, self._gaps, self._limit, self._form = dtype, gaps, limit, form
         self._parts: list[NDArray[Any]] = []
 
     def add(self, cells: Sequence[bytes], exact: bool) -> list[int]:
@@ -69,27 +78,24 @@ class NumberReader:
 
         exact: whether a cell of the same rows has an underscore, which `float` accepts.
         """
-        values = None if exact and b"_" in b"".join(cells) else _floats(cells)
+        is_python = self._form.reads_as_python and not (exact and b"_" in b"".join(cells))
+        values = _floats(cells, self._form) if is_python else None
         if values is None:
-            values = np.array([cell_number(cell) for cell in cells])
+            values = np.array(list(map(self._form.number, cells)))
         bad: list[int] = []
         if not np.isfinite(values).all():
             odd = np.flatnonzero(~np.isfinite(values)).tolist()
-            bad = [at for at in odd if not (self._gaps and is_gap(cells[at]))]
+            bad = [at for at in odd if not (self._gaps and self._form.is_gap(cells[at]))]
         if not bad and self._limit == "float32":
             at = first_unrepresentable(np.nan_to_num(values), "float32")
             bad = [] if at is None else [at]
-        self.take(values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.take(values)
         return bad
 
-    def accepts(self, values: NDArray[np.float64]) -> bool:
-        """Return whether all of some numbers are finite and within the range."""
-        return first_unrepresentable(values, "float32") is None
-
     def take(self, values: NDArray[np.float64]) -> None:
-        """Add numbers as they are."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._parts.append(np.array(values, self._dtype))
+        """Add numbers that are within the range of the dtype."""
+        self._parts.append(np.array(values, self._dtype))
 
     @property
     def is_empty(self) -> bool:
@@ -108,25 +114,26 @@ class NumberReader:
         return TableColumn(number, name, numbers, *_gaps(np.isnan(numbers), places))
 
 
-def _floats(cells: Sequence[bytes]) -> NDArray[np.float64] | None:
+def _floats(cells: Sequence[bytes], form: CellForm) -> NDArray[np.float64] | None:
     """Return numbers, NaN for gaps; None if there are other cells, or quotes."""
     forms: tuple[Callable[[], Iterable[bytes]], ...] = (
         lambda: cells,
         lambda: [cell or b"nan" for cell in cells],
-        lambda: map(plain_gap, cells),
+        lambda: [b"nan" if form.is_gap(cell) else cell for cell in cells],
     )
-    for form in forms:
+    for each in forms:
         with suppress(ValueError):
-            return np.array(list(map(float, form())))
+            return np.array(list(map(float, each())))
     return None
 
 
 class WordReader:
     """Reader of words by code; `limited`: whether to give up after `MAX_KINDS` distinct ones."""
 
-    def __init__(self, limited: bool = False) -> None:
+    def __init__(self, limited: bool = False, form: CellForm = USUAL_CELLS) -> None:
+        self.form = form
         self._codes: list[NDArray[np.int32]] = []
-        self._known = _Codes()
+        self._known = _Codes(form)
         self._limited = limited
         self.rows = 0
 
@@ -164,7 +171,7 @@ class WordReader:
         spelled: dict[str, str] = {}
         codes = np.empty(max(len(self._known), 1), np.int32)
         for at, cell in enumerate(self._known):
-            if is_gap(cell):
+            if self.form.is_gap(cell):
                 codes[at] = MISSING
                 continue
             text = cell_text(cell)
@@ -199,11 +206,12 @@ class WordReader:
         """Return the column as it is."""
         if self.is_over:
             nothing = np.full(self.rows, np.nan)
-            word = next((cell_text(cell) for cell in self._known if not is_gap(cell)), "")
-            return TableColumn(number, name, nothing, 0, "", self.rows, word)
+            texts = tuple(map(cell_text, filter(self.form.is_word, self._known)))
+            word = texts[0] if texts else ""
+            return TableColumn(number, name, nothing, 0, "", self.rows, word, texts=texts)
         codes, words = self.words(as_categories=True)
         counts = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
-        values = np.array([*(cell_number(word.encode()) for word in words), np.nan])
+        values = np.array([*(self.form.number(word.encode()) for word in words), np.nan])
         real = [word for word, value in zip(words, values, strict=False) if math.isnan(value)]
         return TableColumn(
             number,
@@ -213,7 +221,8 @@ class WordReader:
             sum(count for count, value in zip(counts, values, strict=False) if math.isnan(value)),
             real[0] if real else "",
             dict(zip(words, counts, strict=True)),
-            bool(real) and all(not math.isnan(day_number(word, None)) for word in real),
+            tuple(real),
+            any(is_code(word) for word in words),
         )
 
     def numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -228,16 +237,25 @@ def _gaps(are_missing: NDArray[np.bool_], places: RowPlaces) -> tuple[int, str]:
     return len(rows), places.where(int(rows[0])) if len(rows) else ""
 
 
+_CODE = re.compile(r"0[0-9]+")
+
+
+def is_code(text: str) -> bool:
+    """Return whether a number begins with 0 before another digit, as codes do: 007."""
+    return _CODE.fullmatch(text) is not None
+
+
 class _Codes(dict[bytes, int]):
     """Code of each cell, in the order of first appearance; gaps: the codes of missing ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: CellForm) -> None:
         super().__init__()
+        self._form = form
         self.gaps: list[int] = []
 
     def __missing__(self, cell: bytes) -> int:
         code = self[cell] = len(self)
-        if is_gap(cell):
+        if self._form.is_gap(cell):
             self.gaps.append(code)
         return code
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,13 @@ from mxrun.io.encodings import DecodedStream, TextBytes
 
 # Bytes read at a time: the cells of short rows take about forty times their size.
 _BLOCK = 1 << 18
+# A block has as many rows, if it does not become larger than this.
+_MIN_ROWS, _MAX_BLOCK = 256, 1 << 20
 _MAX_ROW = 1 << 28
+MAX_LINES = 1000
+"""Lines of a cell in quotes."""
+# A cell in quotes that does not end in its line: after a usual delimiter, or the declared one.
+_OPEN_CELL = rb'(?:^|[\t;,|%s])[ ]*"(?:[^"]|"")*$'
 # UTF-8's byte order mark, which some programs write at the beginning.
 _MARK = b"\xef\xbb\xbf"
 
@@ -67,36 +74,71 @@ class RowBlock:
         return replace(self, rows=rows, lines=self.lines[numbers])
 
 
-def row_blocks(stream: TextBytes, name: str) -> Iterator[RowBlock]:
+def row_blocks(stream: TextBytes, name: str, divider: str = "") -> Iterator[RowBlock]:
     """Yield the rows of a file in blocks of about 256 KiB.
 
-    Raises UserError for a row of more than 256 MiB; `name` is the file's name in messages.
+    A cell in quotes may hold line ends; divider: the delimiter, if it is declared. Raises UserError
+    for a row of more than 256 MiB; `name` is the file's name in messages.
     """
-    line, offset, pending = 1, 0, b""
+    opening = re.compile(_OPEN_CELL % re.escape(divider.encode()))
+    line, offset, pending, size = 1, 0, b"", _BLOCK
     is_decoded = isinstance(stream, DecodedStream)
     while True:
-        content = stream.read(_BLOCK)
+        content = stream.read(size)
         if not offset and line == 1 and not pending and content.startswith(_MARK):
             offset, content = len(_MARK), content[len(_MARK) :]
         text = pending + content
         # A line may also end in \r alone; one at the end may be half of \r\n.
         end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1 if content else len(text)
+        every, counts, end = _joined(text[:end], opening, is_end=not content)
         pending = text[end:]
         if len(pending) > _MAX_ROW:
             problem = f"{name}:{line}: byte {offset}: the row is too long"
             raise UserError(Diagnostic(problem, None, f"at most {_MAX_ROW:,} bytes"))
         text = text[:end]
-        every = text.splitlines()
-        rows = [each for each in every if each and not each.isspace()]
-        numbers = np.arange(line, line + len(every))
-        if len(rows) < len(every):
-            numbers = numbers[[bool(each) and not each.isspace() for each in every]]
+        numbers = line + np.cumsum([0, *counts])
+        kept = [bool(each) and not each.isspace() for each in every]
+        rows = list(compress(every, kept))
         if rows:
-            yield RowBlock(rows, numbers, text, line, offset, is_decoded)
-        line += len(every)
+            yield RowBlock(rows, numbers[:-1][kept], text, line, offset, is_decoded)
+        if len(rows) < _MIN_ROWS:
+            size = min(2 * size, _MAX_BLOCK)
+        line = int(numbers[-1])
         offset += end
         if not content:
             return
+
+
+def _joined(
+    text: bytes, opening: re.Pattern[bytes], is_end: bool
+) -> tuple[list[bytes], list[int], int]:
+    """Return rows without their line ends, the number of lines of each, and the bytes of all.
+
+    A row whose quote is not closed in `text` is left out with all after it, unless that is the end
+    of the file or the quote has been open for too many lines: then it is a row as it is.
+    """
+    if b'"' not in text:
+        every = text.splitlines()
+        return every, [1] * len(every), len(text)
+    lines = text.splitlines(True)
+    odd = [at for at, line in enumerate(lines) if line.count(b'"') % 2]
+    rows: list[bytes] = []
+    counts: list[int] = []
+    start = 0
+    for number, at in enumerate(odd):
+        if at < start or not opening.search(lines[at]):
+            continue
+        close = odd[number + 1] if number + 1 < len(odd) else len(lines)
+        if close == len(lines) and not is_end and close - at < MAX_LINES:
+            lines = lines[:at]
+            break
+        if close < len(lines) and close - at < MAX_LINES:
+            rows += [*lines[start:at], b"".join(lines[at : close + 1])]
+            counts += [*[1] * (at - start), close + 1 - at]
+            start = close + 1
+    rows += lines[start:]
+    counts += [1] * (len(lines) - start)
+    return [row.rstrip(b"\r\n") for row in rows], counts, sum(map(len, rows))
 
 
 @dataclass(frozen=True, eq=False)

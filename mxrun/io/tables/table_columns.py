@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.convert import first_unrepresentable
 from mxrun.io.tables.cells import (
-    POINT_HINT,
-    cell_number,
+    COMMA_HINT,
+    CellForm,
     cell_text,
     has_decimal_comma,
-    is_gap,
-    is_word,
 )
 from mxrun.io.tables.features import FeatureColumn, FeatureTable
-from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm
+from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm, TextForm
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.problems import RefusedCells
-from mxrun.io.tables.readers import MAX_KINDS, NumberReader, WordReader, day_number
+from mxrun.io.tables.readers import MAX_KINDS, NumberReader, WordReader, day_number, is_code
 from mxrun.io.tables.rows import RowPlaces
 
 MAX_CATEGORIES = 100
@@ -32,6 +32,8 @@ MAX_CATEGORIES = 100
 _MIN_UNIQUE = 20
 # A column of numbers and words is a category if at least this share of its rows are words.
 _MIN_WORDS = 0.05
+# Label columns of 0 and 1, as programs write them that have a type for these.
+_BOOLEANS = {b"true": b"1", b"false": b"0"}
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -50,31 +52,46 @@ class TableColumns:
             self._reader(column, treatment, as_words)
             for column, treatment in zip(layout.columns, layout.forms, strict=True)
         ]
-        self._label: NumberReader | WordReader | None = None
-        if layout.label is not None:
-            is_words = layout.label in as_words
-            self._label = WordReader() if is_words else NumberReader(limit="float64")
+        self._labels: list[NumberReader | WordReader] = [
+            WordReader(form=form.cells)
+            if form.texts or column in as_words
+            else NumberReader(limit="float64", form=form.cells)
+            for column in layout.labels
+        ]
 
     def _reader(
         self, column: int, treatment: ColumnForm, as_words: frozenset[int]
     ) -> NumberReader | WordReader:
+        cells = self._form.cells
         if self._form.is_plain:
             dtype = self._form.dtype
-            return NumberReader(dtype, limit=dtype)
-        if isinstance(treatment, (CategoryForm, DateForm)):
-            return WordReader()
+            return NumberReader(dtype, limit=dtype, form=cells)
+        if isinstance(treatment, (CategoryForm, DateForm, TextForm)):
+            return WordReader(form=cells)
         if isinstance(treatment, NumberForm):
-            return NumberReader(gaps=treatment.missing != "error")
-        return WordReader(limited=True) if column in as_words else NumberReader(gaps=True)
+            return NumberReader(gaps=treatment.missing != "error", form=cells)
+        return (
+            WordReader(True, cells) if column in as_words else NumberReader(gaps=True, form=cells)
+        )
 
     def add(
-        self, cells: Sequence[Sequence[bytes]], layout: TableLayout, exact: bool
+        self,
+        cells: Sequence[Sequence[bytes]],
+        layout: TableLayout,
+        *,
+        exact: bool,
+        has_codes: bool,
     ) -> Iterator[RefusedCells]:
         """Add the cells of a block by column; yields those that are refused.
 
-        layout: that of the file; exact: as of `NumberReader.add`.
+        layout: that of the file; exact: as of `NumberReader.add`; has_codes: whether there may be
+        numbers such as 007 that make words of a column.
         """
+        are_alike = self._form.cells.reads_as_python and not (exact or has_codes)
+        done = self._add_together(cells, layout.columns) if are_alike else frozenset()
         for at, column in enumerate(layout.columns):
+            if at in done:
+                continue
             reader, treatment = self.readers[at], self._layout.forms[at]
             original = self._layout.columns[at]
             if isinstance(reader, WordReader):
@@ -86,30 +103,63 @@ class TableColumns:
                 continue
             was_empty = reader.is_empty
             bad = reader.add(cells[column], exact)
-            if bad and type(treatment) is ColumnForm and not self._form.is_plain:
+            is_auto = type(treatment) is ColumnForm and not self._form.is_plain
+            are_codes = has_codes and any(map(is_code, map(cell_text, cells[column])))
+            if is_auto and (bad or are_codes):
                 self._to_words(at, was_empty, cells[column])
             elif bad:
                 yield RefusedCells(column, bad)
-        if layout.label is not None:
-            yield from self._add_label(cells[layout.label], layout.label, exact)
+        for at, column in enumerate(layout.labels):
+            yield from self._add_label(at, cells[column], column, exact)
+
+    def _add_together(
+        self, cells: Sequence[Sequence[bytes]], columns: Sequence[int]
+    ) -> frozenset[int]:
+        """Add the columns that hold numbers alone; returns their places among the data columns.
+
+        Checking each of many columns by itself takes ten times as long.
+        """
+        places: list[int] = []
+        values: list[list[float]] = []
+        for at, (reader, column) in enumerate(zip(self.readers, columns, strict=True)):
+            if (
+                isinstance(reader, NumberReader)
+                and self._layout.columns[at] not in self.words_found
+            ):
+                with suppress(ValueError):
+                    values.append(list(map(float, cells[column])))
+                    places.append(at)
+        matrix = np.array(values).reshape(len(places), len(cells[0]))
+        with np.errstate(over="ignore"):
+            are_finite = np.isfinite(matrix.astype(np.float32)).all(1).tolist()
+        kept = [
+            (at, row)
+            for at, row, is_kept in zip(places, matrix, are_finite, strict=True)
+            if is_kept
+        ]
+        for at, row in kept:
+            reader = self.readers[at]
+            assert isinstance(reader, NumberReader)
+            reader.take(row)
+        return frozenset(at for at, _ in kept)
 
     def add_numbers(self, rows: Sequence[bytes], layout: TableLayout) -> bool:
         """Add rows that hold numbers alone in the columns that are read; False if they do not.
 
         NumPy's parser takes half the time of `add`. All rows must have the layout's width.
         """
-        if self._has_words:
+        if self._has_words or not self._form.cells.reads_as_python:
             return False
-        columns = [*layout.columns, *([] if layout.label is None else [layout.label])]
+        columns = [*layout.columns, *layout.labels]
         lines = [row.decode("latin-1") for row in rows]
         divider = layout.divider.decode("latin-1")
         try:
             values = np.loadtxt(lines, delimiter=divider, usecols=columns, comments=None, ndmin=2)
         except ValueError:
             return False
-        readers = [*self.readers, *([] if self._label is None else [self._label])]
+        readers = [*self.readers, *self._labels]
         numbers = [reader for reader in readers if isinstance(reader, NumberReader)]
-        if not all(reader.accepts(values[:, at]) for at, reader in enumerate(numbers)):
+        if first_unrepresentable(values, "float32") is not None:
             return False
         for at, reader in enumerate(numbers):
             reader.take(values[:, at])
@@ -117,50 +167,63 @@ class TableColumns:
 
     @property
     def _has_words(self) -> bool:
-        readers = [*self.readers, self._label]
+        readers = [*self.readers, *self._labels]
         return bool(self.words_found) or any(isinstance(each, WordReader) for each in readers)
 
     def _to_words(self, at: int, was_empty: bool, cells: Sequence[bytes]) -> None:
         """Read a column as words from now on, or, if it has numbers already, once more."""
         if was_empty:
-            self.readers[at] = words = WordReader(limited=True)
+            self.readers[at] = words = WordReader(True, self._form.cells)
             words.add(cells)
         else:
             self.words_found |= {self._layout.columns[at]}
 
     def _add_label(
-        self, cells: Sequence[bytes], column: int, exact: bool
+        self, at: int, cells: Sequence[bytes], column: int, exact: bool
     ) -> Iterator[RefusedCells]:
-        label, original = self._label, self._layout.label
-        assert label is not None
-        assert original is not None
+        label, original = self._labels[at], self._layout.labels[at]
+        if len(self._labels) > 1:
+            cells = [_BOOLEANS.get(cell.strip().lower(), cell) for cell in cells]
         if original in self.words_found:
             return
         if isinstance(label, WordReader):
-            bad = label.add(cells)
+            gaps = label.add(cells)
+            bad = [] if self._form.empty_labels else gaps
         else:
             was_empty = label.is_empty
             bad = label.add(cells, exact)
-            if self._form.words and any(is_word(cells[row]) for row in bad):
+            if self._form.words and any(self._form.cells.is_word(cells[row]) for row in bad):
                 if not was_empty:
                     self.words_found |= {original}
                     return
-                self._label = words = WordReader()
+                self._labels[at] = words = WordReader(form=self._form.cells)
                 bad = words.add(cells)
         if bad:
             yield RefusedCells(column, bad, "label")
 
     def labels(self) -> tuple[NDArray[np.float64] | None, tuple[str, ...]]:
-        """Return the labels, float64 [rows], and the sorted names of the classes."""
-        if self._label is None:
-            return None, ()
-        if isinstance(self._label, NumberReader):
-            return self._label.numbers(), ()
-        codes, words = self._label.words(as_categories=False)
+        """Return the labels, float64 [rows] or [rows, columns], and the classes that are words."""
+        numbers = [each.numbers() for each in self._labels if isinstance(each, NumberReader)]
+        if len(numbers) > 1:
+            return np.stack(numbers, 1), ()
+        if numbers or not self._labels or self._form.texts:
+            return (numbers[0] if numbers else None), ()
+        codes, words = self._label_words(as_categories=False)
         classes = tuple(sorted(words))
         number_of = {word: number for number, word in enumerate(classes)}
         order = np.array([number_of[word] for word in words], np.float64)
         return order[codes], classes
+
+    def label_texts(self) -> list[str]:
+        """Return the label of each row as text, of a form that reads texts; "" if missing."""
+        codes, words = self._label_words(as_categories=True)
+        texts = [*words, ""]
+        return [texts[code] for code in codes.tolist()]
+
+    def _label_words(self, as_categories: bool) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+        (label,) = self._labels
+        assert isinstance(label, WordReader)
+        return label.words(as_categories)
 
     def values(self) -> NDArray[Any]:
         """Return all data columns as one array [rows, columns]; they are gone afterwards."""
@@ -196,7 +259,7 @@ class TableColumns:
                 problems += error.diagnostics
         if problems:
             raise UserError(problems)
-        return FeatureTable(tuple(columns))
+        return FeatureTable(tuple(columns), cells=self._form.cells)
 
 
 def _feature(
@@ -211,11 +274,11 @@ def _feature(
         return FeatureColumn(name, number, form, reader.numbers())
     if isinstance(treatment, DateForm):
         return _dates(reader, treatment, name, number, places)
-    if not isinstance(treatment, CategoryForm):
+    if not isinstance(treatment, (CategoryForm, TextForm)):
         treatment = _decided(reader, name, number, places)
         if isinstance(treatment, DateForm):
             return _dates(reader, treatment, name, number, places)
-    codes, words = reader.words(as_categories=True)
+    codes, words = reader.words(as_categories=not isinstance(treatment, TextForm))
     return FeatureColumn(name, number, treatment, codes=codes, words=words)
 
 
@@ -225,7 +288,9 @@ def _dates(
     """Return a column of dates. Raises UserError for the first cell that is none."""
     cells = reader.cells()
     days = np.array([day_number(cell_text(cell), form.format) for cell in cells])
-    wrong = [cells[at] for at in np.flatnonzero(np.isnan(days)) if not is_gap(cells[at])]
+    wrong = [
+        cells[at] for at in np.flatnonzero(np.isnan(days)) if not reader.form.is_gap(cells[at])
+    ]
     if wrong:
         row = reader.first(wrong)
         column = FeatureColumn(name, number, form)
@@ -249,12 +314,12 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
     """
     column = FeatureColumn(name, number, CategoryForm())
     key = f"{name!r}" if name else f'"{number}"'
-    cells = [cell for cell in reader.cells() if not is_gap(cell)]
-    words = [cell for cell in cells if is_word(cell) or _is_too_large(cell)]
-    numeric = [cell for cell in cells if not (is_word(cell) or _is_too_large(cell))]
+    cells = [cell for cell in reader.cells() if not reader.form.is_gap(cell)]
+    words = [cell for cell in cells if not _is_number(cell, reader.form)]
+    numeric = [cell for cell in cells if _is_number(cell, reader.form)]
     rows = reader.rows
     are_few = numeric and reader.count(words) < _MIN_WORDS * rows
-    if not reader.is_over and (are_few or all(map(_is_too_large, words))):
+    if not reader.is_over and (are_few or not any(map(reader.form.is_word, words))):
         row = reader.first(words)
         got = repr(cell_text(_first_of(reader, words, row))[:40])
         problem = f"{places.where(row, number)}: {column}: not a number"
@@ -265,7 +330,7 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
         row = reader.first(words)
         got = repr(cell_text(_first_of(reader, words, row))[:40])
         problem = f"{places.where(row, number)}: {column}: not a number"
-        hint = f"{POINT_HINT}; or write columns: {{{key}: category}}"
+        hint = f"{COMMA_HINT}; or write columns: {{{key}: category}}"
         raise UserError(Diagnostic(problem, None, "a finite number", got, hint=hint))
     kinds = len(cells)
     if kinds <= MAX_CATEGORIES and not (kinds > _MIN_UNIQUE and 2 * kinds > rows):
@@ -277,25 +342,25 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
     problem = f"{places.where(0, number)}: {column} has {some} different words in {rows:,} rows"
     expected = f"at most {MAX_CATEGORIES}, and some that are repeated, for a category"
     hint = (
-        f"leave it out with columns: {{{key}: ignore}}, or keep the frequent ones with "
-        f"columns: {{{key}: {{category: {{min_count: 10}}}}}}"
+        f"leave it out with columns: {{{key}: ignore}}, keep the frequent ones with "
+        f"columns: {{{key}: {{category: {{min_count: 10}}}}}}, or read it as {{{key}: text}}"
     )
     raise UserError(Diagnostic(problem, None, expected, examples, hint=hint))
 
 
 def _mixed(reader: WordReader) -> str:
     """Return a description of words among numbers; empty if a column has not both."""
-    cells = [cell for cell in reader.cells() if not is_gap(cell)]
-    words = [cell for cell in cells if is_word(cell)]
+    cells = [cell for cell in reader.cells() if not reader.form.is_gap(cell)]
+    words = list(filter(reader.form.is_word, cells))
     if not words or len(words) == len(cells):
         return ""
     some = f"{reader.count(words):,} of {reader.rows:,} cells are words"
     return f"{some}, such as {cell_text(words[0])[:20]!r}, and the others numbers"
 
 
-def _is_too_large(cell: bytes) -> bool:
-    """Return whether a cell is a number that float32 does not hold, such as inf or 1e300."""
-    return abs(cell_number(cell)) > _LARGEST
+def _is_number(cell: bytes, form: CellForm) -> bool:
+    """Return whether a cell is a number that float32 holds, unlike inf or 1e300."""
+    return abs(form.number(cell)) <= _LARGEST
 
 
 def _is_day(cell: bytes) -> bool:

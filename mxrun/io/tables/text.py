@@ -5,11 +5,9 @@ Labels may be words. `TableForm` selects the columns that are read; all others m
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 import stat
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -20,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.encodings import DECLARE, GZIP, TextBytes, refuse_byte, text_stream
+from mxrun.io.decompressed import DAMAGES, decompressed
+from mxrun.io.encodings import DECLARE, TextBytes, refuse_byte, text_stream
 from mxrun.io.files import check_memory, read_all_bytes, unreadable_error
 from mxrun.io.tables.cells import detected_delimiter, is_open_quote, split_row
 from mxrun.io.tables.features import FeatureTable
@@ -30,11 +29,13 @@ from mxrun.io.tables.rows import RowBlock, RowPlaces, row_blocks
 from mxrun.io.tables.table_columns import TableColumns
 from mxrun.io.text.json_values import ENDINGS
 
-__all__ = ["PLAIN", "TableForm", "TextTable", "is_zipped", "parse_table", "read_table"]
+__all__ = ["PLAIN", "TableForm", "TextTable", "parse_table", "read_table"]
 
 T = TypeVar("T")
 
 _SEPARATOR_LINE = re.compile(rb'"?sep=[\t -~]"?', re.IGNORECASE)
+# Where a number such as 007 may begin; no decimals, exponents or days of ISO dates do.
+_CODE = re.compile(rb"(?<![0-9.+\-eE])0[0-9]")
 # Rows after the first that tell whether it names the columns.
 _HEADER_ROWS = 100
 # Blocks between two looks at the memory that is left.
@@ -47,8 +48,9 @@ class TextTable:
 
     values: [rows, data columns] in the form's dtype if the columns are read as they are; else
     `features` has them. `names` are the names of these columns if there is a header, and `columns`
-    their numbers. labels: float64 [rows]; for words, indices into the sorted `classes`. label:
-    number of the label column; `label_name`: its name if there is a header. notes: for the user.
+    their numbers. labels: float64 [rows], or [rows, n] of several columns; for words, indices into
+    the sorted `classes`; `label_texts` instead if the form reads texts. label_columns: numbers of
+    the label columns; `label_names`: their names if there is a header. notes: for the user.
     """
 
     values: NDArray[Any] | None
@@ -56,10 +58,11 @@ class TextTable:
     names: tuple[str, ...]
     columns: tuple[int, ...]
     places: RowPlaces
-    label: int | None = None
+    label_columns: tuple[int, ...] = ()
     labels: NDArray[np.float64] | None = None
+    label_texts: Sequence[str] = ()
     classes: tuple[str, ...] = ()
-    label_name: str = ""
+    label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -72,7 +75,7 @@ class _Source:
 
 
 def read_table(paths: Path | Sequence[Path], form: TableForm) -> TextTable:
-    """Read a table from one text file, plain or gzip, or from several with the same columns.
+    """Read a table from one text file, plain or compressed, or from several with the same columns.
 
     Empty lines are skipped. Raises UserError naming file, row (a line of the file, from 1), column
     (from 1) and byte.
@@ -90,23 +93,18 @@ def read_columns(
     return _read([_source(path, form.encoding) for path in files], form, HEADER_HINT, finish)
 
 
-def first_row(path: Path) -> bytes | None:
+def first_row(path: Path, encoding: str) -> bytes | None:
     """Return the first row of a file that is not empty; None if there is none.
 
-    Raises UserError if it cannot be read or is not a text file.
+    encoding: the one declared. Raises UserError if it cannot be read or is not a text file.
     """
-    source = _source(path, "")
+    source = _source(path, encoding)
     with report_unreadable(path), source.open() as stream:
         block = next(row_blocks(stream, str(path)), None)
     if block is None:
         return None
     _refuse_other_bytes(block, str(path), detected_delimiter(block.rows[0]))
     return block.rows[0]
-
-
-def is_zipped(content: bytes) -> bool:
-    """Return whether the content of a file is gzip."""
-    return content.startswith(GZIP)
 
 
 def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> TextTable:
@@ -138,23 +136,20 @@ def _source(path: Path, encoding: str) -> _Source:
 
 
 def _unzipped(stream: BinaryIO, name: str, encoding: str) -> TextBytes:
-    """Return the UTF-8 bytes of a text file, plain or gzip; encoding: the one declared."""
-    is_plain = not is_zipped(stream.read(len(GZIP)))
-    stream.seek(0)
-    plain = stream if is_plain else gzip.GzipFile(fileobj=stream, mode="rb")
-    return text_stream(plain, name, encoding)  # type: ignore[arg-type]
+    """Return the UTF-8 bytes of a text file, plain or compressed; encoding: the one declared."""
+    return text_stream(decompressed(stream, name), name, encoding)
 
 
 @contextmanager
 def report_unreadable(path: Path | str) -> Iterator[None]:
-    """Context manager that turns errors of reading a file, plain or gzip, into UserError."""
+    """Context manager that turns errors of reading a file, plain or compressed, into UserError."""
     try:
         yield
     except EOFError as error:
-        problem = f"{path}: cannot be read: the gzip file ends too early"
+        problem = f"{path}: cannot be read: the compressed file ends too early"
         raise UserError(Diagnostic(problem)) from error
-    except zlib.error as error:
-        raise UserError(Diagnostic(f"{path}: cannot be read: damaged gzip data")) from error
+    except DAMAGES as error:
+        raise UserError(Diagnostic(f"{path}: cannot be read: damaged compressed data")) from error
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
 
@@ -199,7 +194,7 @@ class _Reading:
         layout: TableLayout | None = None
         count = total = 0
         with report_unreadable(source.name), source.open() as stream:
-            for number, block in enumerate(row_blocks(stream, source.name), 1):
+            for number, block in enumerate(row_blocks(stream, source.name, form.delimiter), 1):
                 total = block.offset + len(block.content)
                 if number % _BLOCKS == 0:
                     check_memory(source.name, _BLOCKS * len(block.content))
@@ -228,7 +223,8 @@ class _Reading:
         assert self._columns is not None
         has_quotes = b'"' in block.content
         is_even = not has_quotes and {row.count(divider) for row in block.rows} == {width - 1}
-        if is_even and self._columns.add_numbers(block.rows, layout):
+        has_codes = self._form.codes and _CODE.search(block.content) is not None
+        if is_even and not has_codes and self._columns.add_numbers(block.rows, layout):
             self._lines.append(block.compact_lines)
             return len(block.rows)
         cells = [
@@ -247,8 +243,9 @@ class _Reading:
             block = block.select(kept)
         if not cells:
             return 0
-        has_underscore = b"_" in block.content
-        for refused in self._columns.add(list(zip(*cells, strict=True)), layout, has_underscore):
+        columns = list(zip(*cells, strict=True))
+        exact = b"_" in block.content
+        for refused in self._columns.add(columns, layout, exact=exact, has_codes=has_codes):
             self._problems.add_cells(block, cells, refused, layout, name, not self._lines)
         self._lines.append(block.compact_lines)
         return len(cells)
@@ -265,18 +262,18 @@ def _table(
     layout: TableLayout, columns: TableColumns, places: RowPlaces, form: TableForm
 ) -> TextTable:
     labels, classes = columns.labels()
-    names = tuple(layout.name(column) for column in layout.columns)
     return TextTable(
-        columns.values() if form.is_plain else None,
-        None if form.is_plain else columns.features(places),
-        names if layout.names else (),
-        layout.columns,
-        places,
-        layout.label,
-        labels,
-        classes,
-        "" if layout.label is None else layout.name(layout.label),
-        (*layout.notes, *columns.notes),
+        values=columns.values() if form.is_plain else None,
+        features=None if form.is_plain else columns.features(places),
+        names=tuple(layout.name(column) for column in layout.columns) if layout.names else (),
+        columns=layout.columns,
+        places=places,
+        label_columns=layout.labels,
+        labels=labels,
+        label_texts=columns.label_texts() if form.texts and layout.labels else (),
+        classes=classes,
+        label_names=tuple(map(layout.name, layout.labels)) if layout.names else (),
+        notes=(*layout.notes, *columns.notes),
     )
 
 
