@@ -20,6 +20,7 @@ def init(options: InitOptions) -> None:
       mxrun init measurements.csv --label species
       mxrun init book.txt
       mxrun init digits --to try.yaml
+      mxrun init photos --from resnet50_imagenet --weights resnet50.safetensors
       mxrun init photos --name second --overwrite
     """
     from mxrun.commands import init as command

@@ -181,7 +181,7 @@ class StartFrom(Section):
     @field_validator("names")
     @classmethod
     def _is_of_weights(cls, given: T, info: ValidationInfo) -> T:
-        if info.data.get("weights") is None:
+        if given is not None and info.data.get("weights") is None:
             raise custom_error("source", "no such key without weights, the file with these names")
         return given
 
@@ -198,7 +198,7 @@ class StartFrom(Section):
     @field_validator("checkpoint", "averaged")
     @classmethod
     def _is_of_a_run(cls, given: T, info: ValidationInfo) -> T:
-        if info.data.get("weights") is not None:
+        if given is not None and info.data.get("weights") is not None:
             raise custom_error("source", "no such key beside weights, as a file has no checkpoints")
         return given
 

@@ -13,7 +13,7 @@ from functools import cache
 
 from mxrun.preparation.weight_names import NamePattern
 
-TORCHVISION, TIMM, KERAS = "torchvision", "timm", "keras"
+TORCHVISION, TIMM, KERAS = FRAMEWORKS = ("torchvision", "timm", "keras")
 _Means = tuple[float, float, float]
 _HALF: _Means = (0.5, 0.5, 0.5)
 
@@ -54,14 +54,14 @@ Pairs = Sequence[tuple[str, str]]
 class WeightTable:
     """Names of the weights of one kind of network in one framework.
 
-    layers: patterns there and here. blue_first: the layer whose input channels are blue, green, red
-    there. channels_last: fully connected layers by the channels of the images that they read, which
-    are last there. epsilon: of batch normalisation there. caveat: a difference that no config
-    removes.
+    networks: the bundled configs that they are for, separated by ` or `. layers: patterns there and
+    here. blue_first: the layer whose input channels are blue, green, red there. channels_last:
+    fully connected layers by the channels of the images that they read, which are last there.
+    epsilon: of batch normalisation there. caveat: a difference that no config removes.
     """
 
     framework: str
-    network: str
+    networks: str
     layers: Pairs
     normalisation: Normalisation = _IMAGENET
     blue_first: str = ""
@@ -110,6 +110,7 @@ _DENSE_UNIT = {
     "norm2": "before2/bn",
     "conv2": "window/conv",
 }
+_RESNETS = "resnet50_imagenet or resnet152_imagenet"
 # Units of the stages of MobileNet and MobileNetV2, without the first layers of the latter.
 _SEPARABLE_STAGES = (1, 2, 2, 6, 2)
 _INVERTED_STAGES = (2, 3, 4, 3, 3, 1)
@@ -247,8 +248,7 @@ def _mobilenet_form(edits: str, layer: str, problem: str) -> Form:
 
 
 def _torchvision() -> Iterator[WeightTable]:
-    for network in ("resnet50_imagenet", "resnet152_imagenet"):
-        yield WeightTable(TORCHVISION, network, _TORCH_RESNET)
+    yield WeightTable(TORCHVISION, _RESNETS, _TORCH_RESNET)
     cifar = Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
     yield WeightTable(TORCHVISION, "resnet20_cifar10", _TORCH_RESNET20, cifar)
     yield WeightTable(
@@ -281,8 +281,7 @@ def _torchvision() -> Iterator[WeightTable]:
 
 
 def _timm() -> Iterator[WeightTable]:
-    for network in ("resnet50_imagenet", "resnet152_imagenet"):
-        yield WeightTable(TIMM, network, _TORCH_RESNET)
+    yield WeightTable(TIMM, _RESNETS, _TORCH_RESNET)
     blocks = [
         pair
         for number, stage, unit in _numbered(_SEPARABLE_STAGES)
@@ -339,31 +338,30 @@ def _timm() -> Iterator[WeightTable]:
 
 def _keras() -> Iterator[WeightTable]:
     parts = _renamed(_BOTTLENECK, "1_conv", "1_bn", "2_conv", "2_bn", "3_conv", "3_bn")
-    for network in ("resnet50_imagenet", "resnet152_imagenet"):
-        yield WeightTable(
-            KERAS,
-            network,
-            [
-                *_within("conv1_", "stem/norm/", {"conv": "conv", "bn": "bn"}),
-                *_within("conv{s}_block1_", "stage{s - 1}/branch/", parts),
-                *_within("conv{s}_block{u}_", "stage{s - 1}/unit{u}/branch/", parts),
-                *_within("conv{s}_block1_0_", "stage{s - 1}/skip/", {"conv": "conv", "bn": "bn"}),
-                ("predictions", "fc"),
-            ],
-            _CAFFE,
-            blue_first="stem/norm/conv",
-            epsilon=1.001e-5,
-            forms=(
-                Form(
-                    problem="Keras' ResNet has the stride of a stage in its first convolution",
-                    layer="stage2/branch/narrow/norm/conv",
-                    parameter="stride",
-                    value=(2, 2),
-                    edits="blocks: {branch: {layers: {change: {narrow: {stride: '${stride}'}, "
-                    "window: {stride: 1}}}}}",
-                ),
+    yield WeightTable(
+        KERAS,
+        _RESNETS,
+        [
+            *_within("conv1_", "stem/norm/", {"conv": "conv", "bn": "bn"}),
+            *_within("conv{s}_block1_", "stage{s - 1}/branch/", parts),
+            *_within("conv{s}_block{u}_", "stage{s - 1}/unit{u}/branch/", parts),
+            *_within("conv{s}_block1_0_", "stage{s - 1}/skip/", {"conv": "conv", "bn": "bn"}),
+            ("predictions", "fc"),
+        ],
+        _CAFFE,
+        blue_first="stem/norm/conv",
+        epsilon=1.001e-5,
+        forms=(
+            Form(
+                problem="Keras' ResNet has the stride of a stage in its first convolution",
+                layer="stage2/branch/narrow/norm/conv",
+                parameter="stride",
+                value=(2, 2),
+                edits="blocks: {branch: {layers: {change: {narrow: {stride: '${stride}'}, "
+                "window: {stride: 1}}}}}",
             ),
-        )
+        ),
+    )
     kinds = {"": "conv", "_bn": "bn"}
     yield WeightTable(
         KERAS,
@@ -447,4 +445,5 @@ def tables(framework: str) -> tuple[WeightTable, ...]:
 
 def table_for(framework: str, network: str) -> WeightTable | None:
     """Return the framework's table for a bundled network, or None if there is none."""
-    return next((table for table in tables(framework) if table.network == network), None)
+    found = (table for table in tables(framework) if network in table.networks.split(" or "))
+    return next(found, None)

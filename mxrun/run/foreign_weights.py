@@ -24,8 +24,9 @@ from mxrun.config.arithmetic import ExpressionError
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import Node
 from mxrun.io.formats.weight_files import read_weights
+from mxrun.io.transforms.color import Normalize
 from mxrun.preparation.weight_names import NamePattern, TranslatedName, candidates
-from mxrun.preparation.weight_tables import WeightTable, tables
+from mxrun.preparation.weight_tables import FRAMEWORKS, WeightTable, tables
 
 Names = str | Mapping[str, str] | None
 _MAX_NAMES = 6
@@ -52,6 +53,15 @@ def foreign_weights(built: ModelDefinition, path: Path, names: Names) -> Foreign
     this network. Raises UserError for a file that cannot be read, and for names that do not fit.
     """
     return _Translation(built, path, read_weights(path), names).result()
+
+
+def best_table(built: ModelDefinition, path: Path) -> WeightTable:
+    """Return the bundled table that fits a file of weights and a network best.
+
+    Raises UserError for a file that cannot be read, and if none fits.
+    """
+    translation = _Translation(built, path, read_weights(path), None)
+    return translation.best([table for each in FRAMEWORKS for table in tables(each)])
 
 
 @dataclass(eq=False)
@@ -91,17 +101,20 @@ class _Translation:
         return {node.name: node for node in self.built.model.symbol.nodes if not node.is_variable}
 
     def _table(self) -> tuple[WeightTable | None, tuple[NamePattern, ...]]:
-        """Return the table that gives most tensors a place of their size, and its patterns."""
+        """Return the table of the names, if they are a framework's, and the patterns."""
         if self.names is None:
             return None, (NamePattern("*", "*"),)
         if not isinstance(self.names, str):
             return None, tuple(NamePattern(*pair) for pair in self.names.items())
-        choices = {table: table.patterns for table in _distinct(tables(self.names))}
-        scores = {table: self._fitting(patterns) for table, patterns in choices.items()}
-        best = max(scores, key=lambda table: scores[table])
-        if not scores[best]:
-            raise UserError(self._no_table(self.names))
-        return best, choices[best]
+        table = self.best(tables(self.names))
+        return table, table.patterns
+
+    def best(self, choices: Sequence[WeightTable]) -> WeightTable:
+        """Return the table that gives most tensors a place of their size; the first of several."""
+        scores = [self._fitting(table.patterns) for table in choices]
+        if not max(scores):
+            raise UserError(self._no_table(choices))
+        return choices[scores.index(max(scores))]
 
     def _fitting(self, patterns: tuple[NamePattern, ...]) -> int:
         learned = self.built.model.learned
@@ -111,10 +124,12 @@ class _Translation:
             if translated.name in learned
         )
 
-    def _no_table(self, framework: str) -> Diagnostic:
-        networks = dict.fromkeys(table.network for table in tables(framework))
+    def _no_table(self, choices: Sequence[WeightTable]) -> Diagnostic:
+        frameworks = dict.fromkeys(table.framework for table in choices)
+        networks = dict.fromkeys(table.networks for table in choices)
         return Diagnostic(
-            f"{self.path}: no table of {framework}'s names fits both this file and this network",
+            f"{self.path}: no table of {listed([*frameworks])}'s names fits both this file and "
+            "this network",
             self._place,
             f"weights and network of {', '.join(networks)}",
             listed(merged_names(self.there), _MAX_NAMES),
@@ -173,7 +188,8 @@ class _Translation:
         if translated.kind in _KERNELS and array.ndim == 2:
             array = array.T
         elif translated.kind in _KERNELS and array.ndim == 4:
-            grouped = node is not None and getattr(node.prop.parameters, "num_group", 1) > 1
+            prop = None if node is None else node.prop
+            grouped = prop is not None and getattr(prop.parameters, "num_group", 1) > 1
             if grouped:
                 height, width, *outputs = array.shape
                 array = array.transpose(2, 3, 0, 1).reshape(
@@ -187,7 +203,7 @@ class _Translation:
 
     def _apply(self, table: WeightTable) -> Iterator[str]:
         """Bring the arrays into this network's form by what the table says; yield notes."""
-        yield f"{self.path} has the names of {table.framework} for {table.network}"
+        yield f"{self.path} has the names of {table.framework} for {table.networks}"
         name = f"{table.blue_first}_weight"
         if name in self.found:
             self.found[name] = np.ascontiguousarray(self.found[name][:, ::-1])
@@ -239,7 +255,7 @@ class _Translation:
         given = [
             (step.transform.mean, step.transform.std)
             for step in request.pipeline.steps
-            if step.transform.name == "normalize"
+            if isinstance(step.transform, Normalize)
         ]
         if not any(
             np.allclose(mean, wanted.mean, atol=2e-3) and np.allclose(std, wanted.std, rtol=1e-2)
@@ -279,12 +295,3 @@ class _Translation:
                 f"gammas other than 1 have no effect, as fix_gamma holds them at 1: "
                 f"{listed(merged_names(names), _MAX_NAMES)}; write fix_gamma: false"
             )
-
-
-def _distinct(found: Sequence[WeightTable]) -> Iterator[WeightTable]:
-    """Yield the tables without those of a network that differs in its number of layers alone."""
-    seen: list[tuple[tuple[str, str], ...]] = []
-    for table in found:
-        if tuple(table.layers) not in seen:
-            seen.append(tuple(table.layers))
-            yield table
