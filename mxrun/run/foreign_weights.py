@@ -46,7 +46,7 @@ class ForeignWeights:
     notes: tuple[str, ...] = ()
 
 
-def foreign_weights(built: ModelDefinition, path: Path, names: Names) -> ForeignWeights:
+def translated_weights(built: ModelDefinition, path: Path, names: Names) -> ForeignWeights:
     """Read the weights in a file for a network.
 
     names: a framework with bundled tables, patterns there by the names here, or None for names of

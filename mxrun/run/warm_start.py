@@ -20,7 +20,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.pixels import Whites, values_text
 from mxrun.io.files import user_path, with_prefix
 from mxrun.preparation.synthetic_data import synthetic_notes
-from mxrun.run.foreign_weights import foreign_weights
+from mxrun.run.foreign_weights import translated_weights
 from mxrun.run.trained_model import averages, not_a_run, select_checkpoint
 from mxrun.train.checkpoint import Checkpoint, StartedFrom
 from mxrun.train.run_directory import is_run
@@ -199,7 +199,7 @@ def _of_file(built: ModelDefinition, section: StartFrom) -> WarmStartSource:
     places = _places(place, section.weights)
     path = next(filter(os.path.isfile, places), places[0])
     try:
-        found = foreign_weights(built, path, section.names)
+        found = translated_weights(built, path, section.names)
     except UserError as error:
         raise with_prefix(error, "train.start_from", place) from error
     return WarmStartSource(

@@ -132,10 +132,8 @@ def _said(table: WeightTable | None) -> Iterator[str]:
     if table is None:
         return
     mean, std = _normalisation(table)
-    yield (
-        f"the names of {table.framework} for {table.networks}; its images, red first, have mean "
-        f"{flow(mean)} and deviation {flow(std)}"
-    )
+    yield f"the names of {table.framework} for {table.networks}"
+    yield f"as these weights need them, images have mean {flow(mean)} and deviation {flow(std)}"
     yield from (f"changed here: {form.problem}" for form in table.forms)
     if table.caveat:
         yield table.caveat
