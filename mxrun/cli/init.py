@@ -22,6 +22,7 @@ def init(options: InitOptions) -> None:
       mxrun init messages.tsv --as text
       mxrun init book.txt
       mxrun init digits --to try.yaml
+      mxrun init photos --from resnet50_imagenet --weights resnet50.safetensors
       mxrun init photos --name second --overwrite
     """
     from mxrun.commands import init as command

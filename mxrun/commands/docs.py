@@ -19,6 +19,7 @@ _MAX_ABOUT = 4
 _ORDER = (
     "first_network",
     "images",
+    "weights",
     "tables",
     "text",
     "configs",

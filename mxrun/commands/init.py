@@ -13,6 +13,7 @@ from typing import Any
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
+from mxrun.config.bundled import find_config
 from mxrun.inference.file_settings import PATH, given_settings, with_settings
 from mxrun.io.dataset.registry import DATASETS, TABLE
 from mxrun.io.decompressed import SUFFIXES as COMPRESSED
@@ -20,13 +21,17 @@ from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.paths import find_files, is_pattern
 from mxrun.options.init import InitOptions
+from mxrun.preparation.planning import load
+from mxrun.run.foreign_weights import best_table
 from mxrun.survey.arrays import known_files, survey_archive, survey_files
 from mxrun.survey.config_draft import draft_config
+from mxrun.survey.fine_tune_draft import PretrainedNetwork, draft_fine_tuning
 from mxrun.survey.images import survey_images, survey_stored_images
 from mxrun.survey.survey import DataSurvey
 from mxrun.survey.tables import survey_table
 from mxrun.survey.text_draft import draft_text_config
 from mxrun.survey.texts import TEXT, survey_text, survey_text_lines, text_dataset_of
+from mxrun.train.run_directory import CONFIG_FILE, find_run, is_run, run_of
 
 _SEPARATORS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100
@@ -84,9 +89,50 @@ def init(options: InitOptions) -> InitResult:
     name, file = _names(options, source)
     _check_target(file, options)
     survey = _beside(file, _survey(source, options))
-    draft = (draft_text_config if survey.vocabulary else draft_config)(survey, name, file)
+    if (pretrained := _pretrained(options, file)) is not None:
+        draft = draft_fine_tuning(survey, pretrained, name, file)
+    else:
+        draft = (draft_text_config if survey.vocabulary else draft_config)(survey, name, file)
     write_text(file, draft.text)
     return InitResult(file, name, survey, draft.choices)
+
+
+def _pretrained(options: InitOptions, file: Path) -> PretrainedNetwork | None:
+    """Return the network that --from names, or None without the option.
+
+    Raises UserError for one that cannot be read, and for weights that do not fit it.
+    """
+    if options.start is None:
+        if options.weights is not None:
+            problem = "--weights needs --from, the network that they are for"
+            hint = f"such as --from resnet50_imagenet --weights {options.weights}"
+            raise UserError(Diagnostic(problem, hint=hint))
+        return None
+    path = find_run(options.start, options.runs)
+    if is_run(path):
+        if options.weights is not None:
+            problem = f"--weights: {path} is a run, which has its own"
+            raise UserError(Diagnostic(problem, hint="leave --weights out"))
+        config = run_of(path) / CONFIG_FILE
+        start: dict[str, object] = {"run": _from_folder(file, path)}
+        return PretrainedNetwork(_from_folder(file, config), load(config), start)
+    config = find_config(options.start, "a run, ")
+    if options.weights is None:
+        hint = "such as --weights resnet50.safetensors, or give a run"
+        raise UserError(Diagnostic(f"--from {options.start} needs --weights FILE", hint=hint))
+    built = load(config)
+    table = best_table(built, options.weights)
+    start = {"weights": _from_folder(file, options.weights), "names": table.framework}
+    is_file = os.path.isfile(options.start)
+    extends = _from_folder(file, config) if is_file else options.start
+    return PretrainedNetwork(extends, built, start, table)
+
+
+def _from_folder(file: Path, path: Path) -> str:
+    """Return a path as a config has it: from the config's folder; absolute paths stay."""
+    if path.is_absolute():
+        return str(path)
+    return os.path.relpath(os.path.abspath(path), os.path.realpath(file.parent))
 
 
 def _source(given: str) -> str:
@@ -109,9 +155,7 @@ def _beside(file: Path, survey: DataSurvey) -> DataSurvey:
     path = survey.options.get("path")
     if not isinstance(path, str) or not path or user_path(path) != Path(path):
         return survey
-    if not os.path.isabs(path):
-        path = os.path.relpath(os.path.abspath(path), os.path.realpath(file.parent))
-    return replace(survey, options={**survey.options, "path": path})
+    return replace(survey, options={**survey.options, "path": _from_folder(file, Path(path))})
 
 
 def _names(options: InitOptions, source: str) -> tuple[str, Path]:

@@ -33,7 +33,8 @@ def _kind(what: str, beginning: bytes, hint: str, *endings: str) -> _FileFormat:
 
 _AS_DATA = "data belong in a config's data section, or are given to `mxrun infer RUN FILE`"
 _NOT_READ = (
-    "mxrun cannot read networks of other programs yet: write its layers as a config; "
+    "mxrun cannot read networks of other programs yet: write its layers as a config, or take a "
+    "bundled one; train.start_from: {weights: FILE} reads its weights (`mxrun docs weights`), "
     "mxrun.load(CONFIG).parameters[NAME] = ARRAY sets its weights, and the model's save(FOLDER) "
     "makes a folder for infer, evaluate, convert and train.start_from"
 )
@@ -57,7 +58,7 @@ _KINDS = (
         "a safetensors file",
         rb".{6}\x00\x00\{\s*\"",
         "give the run's folder to use its parameters: mxrun infer RUN, or train.start_from in a "
-        "config; those of other programs: mxrun.load(CONFIG).parameters[NAME] = ARRAY",
+        "config; those of other programs: train.start_from: {weights: FILE} (`mxrun docs weights`)",
     ),
     _kind("a NumPy archive (.npz)", rb"PK\x03\x04", _AS_DATA, ".npz"),
     _kind("a PyTorch file", rb"PK\x03\x04", _NOT_READ, ".pt", ".pth"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -25,6 +25,7 @@ from mxrun.config.choice import Choice
 from mxrun.config.fields import AnyChoice, Size
 from mxrun.config.section import NoEffect, Section
 
+T = TypeVar("T")
 _DEFAULT = SourceLocation("<default>", 1, 1)
 XAVIER = Choice("xavier", {}, _DEFAULT)
 CONSTANT = Choice("constant", {}, _DEFAULT)
@@ -112,11 +113,39 @@ WhichCheckpoint = Annotated[
 ]
 
 
-class StartFrom(Section):
-    """Warm start: parameters and auxiliary states of another run as initial values."""
+WeightNamesForm = Annotated[
+    Literal["torchvision", "timm", "keras"] | dict[str, str],
+    Written("torchvision, timm, keras or {pattern of names there: names here}"),
+]
 
-    run: str = Field(
-        min_length=1,
+
+class StartFrom(Section):
+    """Warm start: parameters and auxiliary states of another run, or of a file of weights, as
+    initial values.
+    """
+
+    # Before run, which is required without it.
+    weights: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="A file of weights in place of a run: .safetensors or .npz, or .h5 or .keras "
+        "of Keras (with h5py); it is looked for in the config's folder first, then in the working "
+        "folder; default: none.",
+        examples=["resnet50.safetensors"],
+    )
+    names: WeightNamesForm | None = Field(
+        default=None,
+        description="How the names in the file of weights become names of this network: those of "
+        "torchvision, timm or keras for bundled networks, or patterns there by names here, of "
+        "tensors or layers, in which {i} is a number, * any text, and {i + 1} arithmetic; default: "
+        "the names are the same.",
+        examples=["torchvision", {"encoder.{i}.conv": "unit{i + 1}/conv"}],
+    )
+    run: Annotated[
+        Annotated[str, Field(min_length=1)] | None,
+        Written("the name or path of a run, or weights: FILE instead"),
+    ] = Field(
+        default=None,
+        validate_default=True,
         description="A run's folder, one of its checkpoints, or the name of a run in the folder of "
         "runs; a path is looked for in the config's folder first, then in the working folder.",
         examples=["runs/digits_lenet"],
@@ -148,6 +177,30 @@ class StartFrom(Section):
         description="Whether a name to load that is missing in the checkpoint, or has another "
         "shape there, is an error; else it keeps its initial value.",
     )
+
+    @field_validator("names")
+    @classmethod
+    def _is_of_weights(cls, given: T, info: ValidationInfo) -> T:
+        if given is not None and info.data.get("weights") is None:
+            raise custom_error("source", "no such key without weights, the file with these names")
+        return given
+
+    @field_validator("run")
+    @classmethod
+    def _has_one_source(cls, given: str | None, info: ValidationInfo) -> str | None:
+        weights = info.data.get("weights")
+        if given is None and weights is None:
+            raise PydanticKnownError("missing")
+        if given is not None and weights is not None:
+            raise custom_error("source", "either a run or weights, a file")
+        return given
+
+    @field_validator("checkpoint", "averaged")
+    @classmethod
+    def _is_of_a_run(cls, given: T, info: ValidationInfo) -> T:
+        if given is not None and info.data.get("weights") is not None:
+            raise custom_error("source", "no such key beside weights, as a file has no checkpoints")
+        return given
 
 
 ClassWeightsForm = Annotated[
@@ -211,8 +264,8 @@ class Train(Section):
     )
     start_from: StartFrom | None = Field(
         default=None,
-        description="Warm start: another run whose parameters are the initial values; default: "
-        "none.",
+        description="Warm start: another run, or a file of weights, whose parameters are the "
+        "initial values; default: none.",
         examples=[{"run": "runs/digits_lenet", "load": ["conv*"]}],
     )
     class_weights: ClassWeightsForm | None = Field(

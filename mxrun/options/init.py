@@ -1,11 +1,12 @@
 """Options of `mxrun init`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.flags import runs_folder
 from mxrun.options.declaration import Option, Positional
-from mxrun.options.shared import Json
+from mxrun.options.shared import Json, RunsFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,5 +51,20 @@ class InitOptions:
             usual="guessed",
         ),
     ] = None
+    start: Annotated[
+        str | None,
+        Option(
+            "Bundled config with --weights, or a run, that a new head is trained on.",
+            "CONFIG|RUN",
+            flags=("--from",),
+        ),
+    ] = None
+    weights: Annotated[
+        Path | None,
+        Option(
+            "Weights of torchvision, timm or Keras for --from: .safetensors, .npz, .h5.", "FILE"
+        ),
+    ] = None
+    runs: RunsFolder = field(default_factory=runs_folder)
     overwrite: Annotated[bool, Option("Replace the config.")] = False
     json: Json = False

@@ -18,7 +18,9 @@ from mxrun.base.patterns import PatternTable
 from mxrun.config import PATHLESS, StartFrom
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.pixels import Whites, values_text
+from mxrun.io.files import user_path, with_prefix
 from mxrun.preparation.synthetic_data import synthetic_notes
+from mxrun.run.foreign_weights import translated_weights
 from mxrun.run.trained_model import averages, not_a_run, select_checkpoint
 from mxrun.train.checkpoint import Checkpoint, StartedFrom
 from mxrun.train.run_directory import is_run
@@ -28,10 +30,11 @@ from mxrun.train.run_directory import is_run
 class WarmStartSource:
     """Pretrained parameters of a run, in addition to its initialisers.
 
-    arrays: copied from the other run. missing: selected, but not in the other run. misshapen:
-    selected, but of another shape (there, here). unexpected: in the other run, but not selected or
-    not in this network. classes: class names of the other run. notes: notes for the user about it.
-    vocabulary: SHA-256 of its vocabulary, if it was trained on text. whites: of its images.
+    source: the other run's checkpoint, or a file of weights. arrays: copied from it. missing:
+    selected, but not there. misshapen: selected, but of another shape (there, here). unexpected:
+    there, but not selected or not in this network. classes: class names of the other run. notes:
+    notes for the user about it. vocabulary: SHA-256 of its vocabulary, if it was trained on text.
+    whites: of its images; None if they are not known.
     """
 
     source: Path | None = None
@@ -42,7 +45,7 @@ class WarmStartSource:
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     vocabulary: str | None = None
-    whites: Whites = field(default_factory=dict)
+    whites: Whites | None = field(default_factory=dict)
 
     @classmethod
     def read(cls, built: ModelDefinition, runs: Path) -> WarmStartSource:
@@ -54,9 +57,8 @@ class WarmStartSource:
         section = built.options.train.start_from
         if section is None:
             return cls()
-        checkpoint = _checkpoint(built, section, runs)
-        means = averages(checkpoint) if section.averaged else {}
-        available = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
+        there = _of_run(built, section, runs) if section.run else _of_file(built, section)
+        available = there.arrays
         learned = built.model.learned
         selected, problems = _selected(built, section)
         missing = tuple(name for name in selected if name not in available)
@@ -71,20 +73,19 @@ class WarmStartSource:
             if not fit
         )
         arrays = {name: available[name] for name, fit in fits.items() if fit}
-        unexpected = tuple(name for name in available if name not in selected)
+        unselected = (name for name in available if name not in selected)
+        unexpected = (*unselected, *there.unexpected)
         lists_of_names = (missing, misshapen, unexpected)
         if section.strict and (missing or misshapen):
-            problems.append(_incomplete(built, checkpoint, *lists_of_names))
+            problems.append(_incomplete(built, there.source, *lists_of_names))
         if problems:
             raise UserError(problems)
-        return cls(
-            checkpoint.folder,
-            arrays,
-            *lists_of_names,
-            classes=checkpoint.manifest.classes,
-            notes=synthetic_notes(checkpoint.folder),
-            vocabulary=checkpoint.manifest.vocabulary,
-            whites=checkpoint.manifest.whites,
+        return replace(
+            there,
+            arrays=arrays,
+            missing=missing,
+            misshapen=misshapen,
+            unexpected=unexpected,
         )
 
     def notes_for(
@@ -97,8 +98,8 @@ class WarmStartSource:
         if self.source is None:
             return ()
         found = [*self.notes]
-        changed = sorted(self.whites.keys() ^ whites.keys())
-        if changed:
+        changed = sorted((self.whites or {}).keys() ^ whites.keys())
+        if changed and self.whites is not None:
             found.append(
                 f"{self.source} was trained on other values: {values_text(self.whites, changed)}; "
                 f"this run has {values_text(whites, changed)}"
@@ -151,7 +152,7 @@ def _selected(built: ModelDefinition, section: StartFrom) -> tuple[list[str], li
 
 def _incomplete(
     built: ModelDefinition,
-    checkpoint: Checkpoint,
+    source: Path | None,
     missing: Sequence[str],
     misshapen: Sequence[str],
     unexpected: Sequence[str],
@@ -163,7 +164,7 @@ def _incomplete(
         "unexpected": merged_names(unexpected),
     }
     return Diagnostic(
-        f"{checkpoint.folder} lacks parameters to load, or has them in other shapes",
+        f"{source} lacks parameters to load, or has them in other shapes",
         place=built.options.key_place("train", "start_from"),
         got="; ".join(f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them),
         hint="select parameters with load and skip, or set strict: false",
@@ -176,7 +177,38 @@ def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -
     return [pattern for pattern in patterns if pattern not in matched]
 
 
+def _of_run(built: ModelDefinition, section: StartFrom, runs: Path) -> WarmStartSource:
+    """Return all that a run's checkpoint has."""
+    checkpoint = _checkpoint(built, section, runs)
+    means = averages(checkpoint) if section.averaged else {}
+    manifest = checkpoint.manifest
+    return WarmStartSource(
+        checkpoint.folder,
+        {**checkpoint.parameters, **checkpoint.auxiliary, **means},
+        classes=manifest.classes,
+        notes=synthetic_notes(checkpoint.folder),
+        vocabulary=manifest.vocabulary,
+        whites=manifest.whites,
+    )
+
+
+def _of_file(built: ModelDefinition, section: StartFrom) -> WarmStartSource:
+    """Return all of a file of weights that has a name here, and the names of the others."""
+    assert section.weights is not None
+    place = built.options.place("train", "start_from", "weights")
+    places = _places(place, section.weights)
+    path = next(filter(os.path.isfile, places), places[0])
+    try:
+        found = translated_weights(built, path, section.names)
+    except UserError as error:
+        raise with_prefix(error, "train.start_from", place) from error
+    return WarmStartSource(
+        path, found.arrays, unexpected=found.unexpected, notes=found.notes, whites=None
+    )
+
+
 def _checkpoint(built: ModelDefinition, section: StartFrom, runs: Path) -> Checkpoint:
+    assert section.run is not None
     places = _places(built.options.place("train", "start_from", "run"), section.run, runs)
     path = next(filter(is_run, places), None)
     if path is None:
@@ -196,10 +228,12 @@ def _checkpoint(built: ModelDefinition, section: StartFrom, runs: Path) -> Check
     return found.checkpoint
 
 
-def _places(written: SourceLocation | None, run: str, runs: Path) -> list[Path]:
-    """Return where a run may be: beside the config that names its path, here, in `runs`."""
-    places = [Path(run), runs / run]
+def _places(written: SourceLocation | None, given: str, runs: Path | None = None) -> list[Path]:
+    """Return where a run or file may be: beside the config that names its path, here, in `runs`."""
+    path = user_path(given)
+    places = [path] if runs is None else [path, runs / path]
     # A bare name means a run of that name, not a folder beside the config.
-    if written is not None and written.file not in PATHLESS and Path(run).name != run:
-        places.insert(0, Path(written.file).parent / run)
+    is_name = runs is not None and path.name == given
+    if written is not None and written.file not in PATHLESS and not is_name:
+        places.insert(0, Path(written.file).parent / path)
     return list(dict.fromkeys(places))

@@ -56,7 +56,7 @@ def draft_config(survey: DataSurvey, name: str, file: Path) -> ConfigDraft:
         f"name: {flow(name)}  # of the run: runs/{name}",
         "seed: 0  # of initial parameters, shuffling and augmentation",
         *network_lines(survey, shape),
-        *_data_lines(survey, transforms, batch),
+        *data_lines(survey, transforms, batch),
         *_train_lines(survey, batch, epochs, is_image),
     ]
     choices = (
@@ -71,12 +71,12 @@ def draft_config(survey: DataSurvey, name: str, file: Path) -> ConfigDraft:
 def heading_lines(survey: DataSurvey, file: Path) -> Iterator[str]:
     """Yield the comments with which a config begins: what was seen in the data."""
     source = survey.options.get("path", survey.dataset)
-    yield from _comment(f"Written by `mxrun init` for {source}:", "", "")
+    yield from comment_lines(f"Written by `mxrun init` for {source}:", "", "")
     for fact in survey.facts:
-        yield from _comment(fact, "", "- ")
+        yield from comment_lines(fact, "", "- ")
     for warning in (*survey.warnings, *survey.doubts):
-        yield from _comment(warning, "", "! ")
-    yield from _comment(f"Train with: mxrun train {shlex.quote(str(file))}", "", "")
+        yield from comment_lines(warning, "", "! ")
+    yield from comment_lines(f"Train with: mxrun train {shlex.quote(str(file))}", "", "")
 
 
 def _input(survey: DataSurvey) -> tuple[Shape, list[str]]:
@@ -129,7 +129,8 @@ def _epochs(records: int, batch: int, is_image: bool) -> int:
     return min(next((count for count in _EPOCHS if count >= wanted), _EPOCHS[-1]), limit)
 
 
-def _data_lines(survey: DataSurvey, transforms: Sequence[str], batch: int) -> Iterator[str]:
+def data_lines(survey: DataSurvey, transforms: Sequence[str], batch: int) -> Iterator[str]:
+    """Yield the section `data`, which ends with `eval`."""
     yield "data:"
     yield f"  batch_size: {batch}  # records per step; larger ones are faster per record"
     yield "  train:"
@@ -167,7 +168,7 @@ def option_lines(key: str, value: object, comment: str) -> Iterator[str]:
     text = f"    {key}: {flow(value)}"
     if comment and ("\n" in comment or len(text) + len(comment) + 4 > _WIDTH):
         for line in comment.splitlines():
-            yield from _comment(line, "    ", "")
+            yield from comment_lines(line, "    ", "")
         comment = ""
     if isinstance(value, list):
         yield from _listed(f"    {key}:", value, "      ")
@@ -177,7 +178,7 @@ def option_lines(key: str, value: object, comment: str) -> Iterator[str]:
 
 def _columns(key: str, columns: Mapping[str, object], comments: Mapping[str, str]) -> Iterator[str]:
     """Yield the treatment of each column of a table, with comments."""
-    yield from _comment(comments[key], "    ", "")
+    yield from comment_lines(comments[key], "    ", "")
     yield f"    {key}:"
     texts = {name: f"      {flow(name)}: {flow(form)}" for name, form in columns.items()}
     width = min(max(map(len, texts.values())), _WIDTH // 2)
@@ -221,13 +222,18 @@ def _listed(head: str, values: Sequence[object], indent: str) -> Iterator[str]:
 def _train_lines(survey: DataSurvey, batch: int, epochs: int, is_image: bool) -> Iterator[str]:
     steps = max(survey.train.records // batch, 1) * epochs
     warmup = min(100, steps // 10)
-    metrics, best = _metrics(survey)
     yield "train:"
     yield f"  epochs: {epochs}  # passes over the data: more while evaluation still improves"
     yield "  optimizer: {adam: {lr: 0.003}}  # a lower lr if the loss jumps"
     yield f"  schedule: {{cosine: {{warmup_steps: {warmup}}}}}  # lr rises, then falls to 0"
     if is_image:
         yield "  initializer: {msra: {slope: 0, factor_type: in}}  # suits ReLU"
+    yield from measured_lines(survey)
+
+
+def measured_lines(survey: DataSurvey) -> Iterator[str]:
+    """Yield the keys of `train` for metrics and checkpoints."""
+    metrics, best = _metrics(survey)
     yield f"  metrics: {flow(metrics)}"
     if survey.is_imbalanced:
         yield "  # Some classes have few records: balanced_accuracy counts all classes alike, and"
@@ -246,7 +252,7 @@ def _metrics(survey: DataSurvey) -> tuple[list[str], str]:
     return ["accuracy", "cross_entropy"], "accuracy"
 
 
-def _comment(text: str, indent: str, mark: str) -> Iterator[str]:
+def comment_lines(text: str, indent: str, mark: str) -> Iterator[str]:
     """Yield a text as comment lines; characters that YAML forbids are escaped."""
     text = printable(text)
     first, further = f"{indent}# {mark}", f"{indent}# {' ' * len(mark)}"

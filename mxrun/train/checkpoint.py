@@ -82,11 +82,11 @@ class PlanRecord(Parameters):
 
 
 class StartedFrom(Parameters):
-    """Warm start of a run: the other run's folder, and the names of variables by what became of
-    them.
+    """Warm start of a run: the other run's folder or file of weights, and the names of variables by
+    what became of them.
     """
 
-    run: str = Field(description="The folder of the other run.")
+    run: str = Field(description="The folder of the other run, or the file of weights.")
     loaded: tuple[str, ...] = Field(description="Variables whose values were loaded.")
     missing: tuple[str, ...] = Field(description="Variables that the other run does not have.")
     misshapen: tuple[str, ...] = Field(description="Variables that have another shape there.")

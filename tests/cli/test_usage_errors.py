@@ -128,7 +128,7 @@ def test_weights_of_other_programs_are_answered_with_what_works(
         Path(file).write_bytes(WEIGHTS[suffix])
     found = message_of(*command.replace("FILE", file).split())
     assert problem.replace("FILE", file) in found
-    assert "mxrun.load(CONFIG).parameters[NAME] = ARRAY" in found
+    assert "train.start_from: {weights: FILE}" in found
     assert not is_there or "nothing is there" not in found
 
 

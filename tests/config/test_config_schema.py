@@ -302,7 +302,7 @@ def test_missing_keys_are_reported_at_their_section(
         ),
         (
             "train.start_from={load: [a]}",
-            "text of at least 1 character, such as runs/digits_lenet",
+            "the name or path of a run, or weights: FILE instead, such as runs/digits_lenet",
             "run's folder",
         ),
         (

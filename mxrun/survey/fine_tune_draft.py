@@ -1,0 +1,156 @@
+"""Configs that `init` writes for a trained network on new images: its layers frozen, a new head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.config.dump import flow
+from mxrun.frontend import ModelDefinition
+from mxrun.preparation.weight_tables import WeightTable
+from mxrun.survey.config_draft import (
+    ConfigDraft,
+    comment_lines,
+    data_lines,
+    heading_lines,
+    measured_lines,
+)
+from mxrun.survey.survey import DataSurvey
+
+_CLASSIFIER = "FullyConnected"
+_BATCHES = ((100, 8), (1000, 16))
+_LARGEST_BATCH = 32
+# Steps that a new head needs at least, and the fewest and most epochs for them.
+_STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 300, 2, 20
+
+
+@dataclass(frozen=True)
+class PretrainedNetwork:
+    """Network to fine-tune: a config that can be extended, and the source of its weights.
+
+    extends: the config, as another one names it. start: the value of train.start_from without
+    `skip`. table: the names in a file of weights; None for those of a run.
+    """
+
+    extends: str
+    built: ModelDefinition
+    start: dict[str, object]
+    table: WeightTable | None = None
+
+    @property
+    def head(self) -> str:
+        """Name of the last fully connected layer; raises UserError if the network has none."""
+        nodes = self.built.model.symbol.nodes
+        heads = [node for node in nodes if node.operator == _CLASSIFIER]
+        if not heads:
+            expected = f"a network that ends with {_CLASSIFIER}"
+            raise UserError(Diagnostic(f"{self.extends} has no head to replace", None, expected))
+        return heads[-1].name
+
+
+def draft_fine_tuning(
+    survey: DataSurvey, pretrained: PretrainedNetwork, name: str, file: Path
+) -> ConfigDraft:
+    """Return a config of this name that trains a new head for the surveyed images.
+
+    file: where it will be. Raises UserError for records that are no images with classes.
+    """
+    if survey.target is not None or len(survey.shape) != 3 or not survey.classes:
+        expected = "images in a folder for each class"
+        raise UserError(
+            Diagnostic("--from needs images with classes", None, expected, survey.dataset)
+        )
+    head, records = pretrained.head, survey.train.records
+    batch = next((size for count, size in _BATCHES if records < count), _LARGEST_BATCH)
+    batch = max(1, min(batch, records))
+    steps = max(records // batch, 1)
+    epochs = min(max(math.ceil(_STEPS / steps), _MIN_EPOCHS), _MAX_EPOCHS)
+    lines = [
+        *heading_lines(survey, file),
+        f"extends: {flow(pretrained.extends)}  # the network, whose layers keep their names",
+        f"name: {flow(name)}  # of the run: runs/{name}",
+        "seed: 0  # of initial parameters, shuffling and augmentation",
+        *_form_lines(pretrained.table),
+        "network:",
+        "  layers:",
+        f"    change: {{{head}: {{num_hidden: {len(survey.classes)}}}}}  # one for each class",
+        "  variables:  # the new head alone is trained; remove this to train all layers",
+        f'    {{"*": {{frozen: true}}, "{head}_*": {{}}}}',
+        *data_lines(survey, list(_transform_lines(pretrained, "train")), batch),
+        *_evaluation_lines(pretrained),
+        *([] if survey.evaluation.split is not None else ["    split: null"]),
+        "train:",
+        "  start_from:",
+        *(f"    {key}: {flow(value)}" for key, value in _start(pretrained).items()),
+        f'    skip: ["{head}_*"]  # has other classes there',
+        f"  epochs: {epochs}",
+        "  optimizer: {adam: {lr: 0.001}}  # with all layers trained, a tenth of it",
+        f"  schedule: {{cosine: {{warmup_steps: {min(100, steps * epochs // 10)}}}}}",
+        *measured_lines(survey),
+    ]
+    shape = next(iter(pretrained.built.model.records.values())).shape
+    choices = [
+        f"{pretrained.extends} for images of {'x'.join(map(str, shape))}, frozen but for a new "
+        f"layer {head}",
+        *_said(pretrained.table),
+        f"{records:,} records for training, {survey.evaluation.records:,} for evaluation",
+        f"{epochs} epochs in batches of {batch}",
+    ]
+    return ConfigDraft("".join(f"{line}\n" for line in lines), tuple(choices))
+
+
+def _evaluation_lines(pretrained: PretrainedNetwork) -> Iterator[str]:
+    """Yield the transforms of evaluation, if the extended config has some of its own."""
+    lines = [*_transform_lines(pretrained, "eval")]
+    yield from ("    transforms:", *lines) if lines else ()
+
+
+def _start(pretrained: PretrainedNetwork) -> dict[str, object]:
+    """Return the start, with null for what the extended config's own start has besides."""
+    inherited = pretrained.built.options.train.start_from
+    own = (
+        ()
+        if inherited is None
+        else inherited.model_fields_set & {"weights", "names", "run", "checkpoint"}
+    )
+    every = {} if inherited is None or inherited.load == ("*",) else {"load": ["*"]}
+    return {**dict.fromkeys(sorted(own)), **every, **pretrained.start}
+
+
+def _form_lines(table: WeightTable | None) -> Iterator[str]:
+    """Yield the edits that give the network the form that the weights are of."""
+    for form in () if table is None else table.forms:
+        yield from comment_lines(f"{form.problem}:", "", "")
+        yield form.edits
+
+
+def _said(table: WeightTable | None) -> Iterator[str]:
+    """Yield what the table of the weights decided."""
+    if table is None:
+        return
+    mean, std = _normalisation(table)
+    yield f"the names of {table.framework} for {table.networks}"
+    yield f"as these weights need them, images have mean {flow(mean)} and deviation {flow(std)}"
+    yield from (f"changed here: {form.problem}" for form in table.forms)
+    if table.caveat:
+        yield table.caveat
+
+
+def _normalisation(table: WeightTable) -> tuple[list[float], list[float]]:
+    wanted = table.normalisation
+    mean, std = ([round(value, 6) for value in each] for each in (wanted.mean, wanted.std))
+    return mean, std
+
+
+def _transform_lines(pretrained: PretrainedNetwork, role: str) -> Iterator[str]:
+    """Yield the transforms of the extended config with the normalisation of the weights."""
+    section = getattr(pretrained.built.options.data, role)
+    for choice in (section and section.transforms) or ():
+        parameters: Mapping[str, object] = {k: v.plain() for k, v in choice.parameters.items()}
+        if choice.kind == "normalize" and pretrained.table is not None:
+            mean, std = _normalisation(pretrained.table)
+            parameters = {"mean": mean, "std": std}
+        yield f"      - {flow({choice.kind: parameters} if parameters else choice.kind)}"
