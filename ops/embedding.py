@@ -8,7 +8,6 @@ from typing import Annotated, Literal, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
@@ -174,7 +173,7 @@ class CompiledEmbedding(Implementation):
         if (data.dtype, weight.dtype) != ("int32", "float32"):
             return None
         output = request.outputs[0].with_layout(PLAIN)
-        tasks = tasks_for_elements(output.elements)
+        tasks = request.device.tasks_for_elements(output.elements)
         rows, columns = weight.shape
         lookup = Lookup(
             count=data.elements,

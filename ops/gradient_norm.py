@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
@@ -190,7 +189,7 @@ class CompiledGlobalNormScale(ForwardOnlyImplementation):
         scratch_bytes = sum(map(sums_bytes, counts))
         parts, offset = [], 0
         for index, count in enumerate(counts):
-            tasks = tasks_for_elements(count)
+            tasks = request.device.tasks_for_elements(count)
             partial = Scratch(offset)
             parts.append(square_sums(count, source(index), partial, tasks, scratch_bytes))
             offset += sums_bytes(count)
