@@ -11,6 +11,7 @@ from pydantic import Field
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.operator.family import OperatorFamily
@@ -159,7 +160,7 @@ def lookup_loop(call: Lookup) -> None:
     for n in elements_of_task(call.count):
         read = min(max(call.data[n], 0), call.rows - 1) * call.columns
         write = n * call.columns
-        for c in range(call.columns):
+        for c in each(0, call.columns):
             call.output[write + c] = call.weight[read + c]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.codegen.intrinsics import random_words, share
+from mxrun.codegen.intrinsics import each, random_words, share
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import (
@@ -108,11 +108,11 @@ def prelu_loop(call: SlopeProduct) -> None:
     for row in elements_of_task(call.rows * channels if inner > 1 else call.rows):
         if inner > 1:
             slope = gamma[row % channels]
-            for i in range(row * inner, (row + 1) * inner):
+            for i in each(row * inner, (row + 1) * inner):
                 output[i] = values[i] * (one if data[i] > 0 else slope)
         else:
             first = row * channels
-            for c in range(channels):
+            for c in each(0, channels):
                 output[first + c] = values[first + c] * (one if data[first + c] > 0 else gamma[c])
 
 
