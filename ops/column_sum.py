@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer
@@ -84,7 +84,7 @@ class RowBlocks:
             sums=sums,
             total=total,
         )
-        tasks = tasks_for_elements(arguments.blocks * len(added))
+        tasks = device.tasks_for_elements(arguments.blocks * len(added))
         return LoopPart(block_totals_loop, arguments, tasks)
 
 
@@ -217,6 +217,6 @@ def column_sum_part(
         matrix=matrix,
     )
     loop = column_sums_loop.bfloat16 if dtype == BFLOAT16 else column_sums_loop
-    tasks = tasks_for_elements(blocks.rows * blocks.columns)
+    tasks = device.tasks_for_elements(blocks.rows * blocks.columns)
     first = LoopPart(loop, arguments, tasks, blocks.sums_bytes)
     return JoinedPart((first, blocks.total_part(Scratch(), total, device)))

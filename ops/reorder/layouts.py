@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Integer
@@ -87,5 +87,5 @@ def layout_part(
         low_output=target if wanted.dtype == BFLOAT16 else None,
         tiles=Scratch(),
     )
-    tasks = tasks_for_elements(given.elements)
+    tasks = device.tasks_for_elements(given.elements)
     return LoopPart(layout_loop, arguments, tasks, 2 * 4 * _TILE * device.workers(tasks))

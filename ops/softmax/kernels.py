@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec, strides_of, unpacked
 from mxrun.operator import scalar
@@ -51,7 +51,7 @@ class CompiledSoftmax(Implementation):
             output=place,
             is_logarithm=int(prop.logarithm),
         )
-        tasks = tasks_for_elements(data.elements)
+        tasks = request.device.tasks_for_elements(data.elements)
         parts.append(LoopPart(softmax_loop, softmax, tasks))
         if permutation:
             parts.append(_back(place, data, permutation, request.device))
@@ -87,7 +87,7 @@ class CompiledSoftmax(Implementation):
             data_grad=place,
             is_logarithm=int(prop.logarithm),
         )
-        tasks = tasks_for_elements(output.elements)
+        tasks = request.device.tasks_for_elements(output.elements)
         parts.append(LoopPart(softmax_gradient_rows_loop, gradients, tasks))
         if temperature != 1:
             parts.append(_divided(place, place, output, temperature, device))

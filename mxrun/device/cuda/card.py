@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies
+from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies, TaskSizes
 from mxrun.codegen.processor import CARD
 from mxrun.device.cuda.cudnn import library as cudnn
 
 # Threads that run a task: a vector of 16 lanes is half a warp.
 TASK_THREADS = 16
+# Work of a task: a vector of four elements for each of its threads; of a product, about what takes
+# as long as starting it. No card has measured either.
+_ELEMENTS, _FLOPS = 64, 65_536
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,14 @@ class Card:
         Its threads are as many as run tasks at a time. Another model of card may compute other
         bits, so that its name is part of the library's.
         """
+        threads = self.processors * self.threads_per_processor // TASK_THREADS
         return DeviceDescription(
             family=CUDA,
             index=index,
             numpy_bodies=NumpyBodies.FLOAT32,
-            threads=self.processors * self.threads_per_processor // TASK_THREADS,
+            threads=threads,
             instruction_set=self.instruction_set,
             library=f"{self.name}, cuDNN {cudnn.version().removeprefix('cuDNN ')}",
             card=self.properties,
+            task_sizes=TaskSizes(_ELEMENTS, _FLOPS, most=threads),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
 from typing import Any
@@ -16,13 +15,30 @@ from cupy.cuda.card import (
     INVALID_CONFIGURATION,
     CUDARuntimeError,
 )
-from mxrun.codegen.jit import NativeFunction
+from mxrun.codegen.arguments import Arguments, Integer
+from mxrun.codegen.host_loop import HostLoop
+from mxrun.codegen.intrinsics import call_address
+from mxrun.codegen.jit import NativeFunction, native
 from mxrun.codegen.map_loop import MapLoop
 
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
-_LOOP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 _KINDS = {"float32": np.float32}
+
+
+class Tasks(Arguments):
+    """Arguments of `run_tasks`: code of the form of `NativeCode`, and its block."""
+
+    function: Integer
+    block: Integer
+    count: Integer
+
+
+@native
+def run_tasks(call: Tasks) -> None:
+    """Run all tasks; each has a worker of its own, as on a card."""
+    for task in range(call.count):
+        call_address(call.function, call.block, task, call.count, task, 0, 0)
 
 
 def _code_of(symbol: str) -> Any:
@@ -103,10 +119,9 @@ class Function:
             if is_illegal or not all(map(CARD.has, pointers)):
                 CARD.fail(ILLEGAL_ADDRESS)
                 return
-            loop = _LOOP(self._code.address)
+            call = Tasks(function=self._code.address, block=slots.ctypes.data, count=tasks)
             with CARD.working():
-                for task in range(tasks):
-                    loop(slots.ctypes.data, task, tasks, task)
+                HostLoop(run_tasks, call)()
 
         stream.submit(run)
 
