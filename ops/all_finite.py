@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec
@@ -169,7 +168,7 @@ class CompiledFinite(ForwardOnlyImplementation):
         """Prepare plain float32 and bfloat16 inputs."""
         if any(spec.dtype not in (FLOAT32, BFLOAT16) for spec in request.inputs):
             return None
-        tasks = [tasks_for_elements(spec.elements) for spec in request.inputs]
+        tasks = [request.device.tasks_for_elements(spec.elements) for spec in request.inputs]
         scratch_bytes = sum(tasks) * _FLAG_BYTES
         parts, first = [], 0
         for index, (spec, own) in enumerate(zip(request.inputs, tasks, strict=True)):

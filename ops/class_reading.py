@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Int64s, Integer
@@ -353,7 +352,7 @@ class CompiledClassReading(ForwardOnlyImplementation):
         if not is_read or OpReqType.ADD in request.requests:
             return None
         given = prop.parameters
-        tasks = tasks_for_elements(output.elements)
+        tasks = request.device.tasks_for_elements(output.elements)
         scratch_bytes = tasks * _SUM_BYTES
         labels = {
             name: source(0) if label.dtype == kind else None for kind, name in _LABELS.items()
