@@ -13,7 +13,7 @@ from functools import partial
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, TensorSpec
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, Shape, TensorSpec
 from mxrun.device.cuda.cudnn import library
 from mxrun.device.cuda.cudnn.graph import (
     ALIGNMENT,
@@ -30,7 +30,7 @@ from mxrun.device.cuda.cudnn.launch import PlanPart
 from mxrun.device.cuda.cudnn.plan import plan_of
 from mxrun.operator.choices import Choices
 from mxrun.operator.constraints import Unsupported
-from mxrun.operator.native_kernel import JoinedPart, Slot, source
+from mxrun.operator.native_kernel import JoinedPart, Scratch, Slot, source
 from mxrun.ops.dense_product import MatrixProduct, StoredMatrices
 from mxrun.ops.library_product import (
     LibraryProduct,
@@ -235,21 +235,60 @@ def _pixels(
     return ConvolutionOperation(direction, images, weight, windows, (1, 1), (1, 1), (0, 0))
 
 
+@dataclass(frozen=True)
+class StackedMatrices:
+    """Matrices in a tensor or in scratch space: sizes and strides of stack, rows and columns."""
+
+    place: Slot | Scratch
+    dtype: str
+    sizes: Shape
+    strides: Shape
+
+    @property
+    def turned(self) -> StackedMatrices:
+        """The transposed matrices."""
+        sizes, strides = ((*each[:-2], each[-1], each[-2]) for each in (self.sizes, self.strides))
+        return replace(self, sizes=sizes, strides=strides)
+
+    def tensor(self, role: Role) -> GraphTensor:
+        """Return the tensor of a graph, which is aligned as far as the offset is."""
+        offset = self.place.offset
+        alignment = min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT
+        return GraphTensor(role, self.dtype, self.sizes, self.strides, alignment)
+
+
+def stacked_product(
+    left: StackedMatrices,
+    right: StackedMatrices,
+    output: StackedMatrices,
+    device: DeviceDescription,
+    workspace_at: int,
+) -> PlanPart:
+    """Return output = left x right; the plan's workspace is at this offset in scratch space.
+
+    Raises Unsupported.
+    """
+    roles = (Role.FIRST, Role.SECOND, Role.OUTPUT)
+    matrices = dict(zip(roles, (left, right, output), strict=True))
+    tensors = (each.tensor(role) for role, each in matrices.items())
+    plan = plan_of(OperationGraph((MatrixMultiplication(*tensors),)), device.card)
+    places = {role: each.place for role, each in matrices.items()}
+    return PlanPart(plan, places, workspace_at)
+
+
 def _multiplication(
     left: StoredMatrices, right: StoredMatrices, output: StoredMatrices
 ) -> MatrixMultiplication:
     return MatrixMultiplication(
-        _matrices(Role.FIRST, left), _matrices(Role.SECOND, right), _matrices(Role.OUTPUT, output)
+        _stacked(left).tensor(Role.FIRST),
+        _stacked(right).tensor(Role.SECOND),
+        _stacked(output).tensor(Role.OUTPUT),
     )
 
 
-def _matrices(role: Role, stored: StoredMatrices) -> GraphTensor:
-    """Return matrices as they are multiplied: [count, rows, columns]."""
+def _stacked(stored: StoredMatrices) -> StackedMatrices:
+    """Return matrices as they are multiplied."""
     stack, row = stored.steps
-    rows, columns = stored.spec.shape[-2:]
-    sizes, strides = (stored.count, rows, columns), (stack, row, 1)
-    if stored.is_turned:
-        sizes, strides = (stored.count, columns, rows), (stack, 1, row)
-    offset = stored.slot.offset
-    alignment = min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT
-    return GraphTensor(role, stored.spec.dtype, sizes, strides, alignment)
+    sizes = (stored.count, *stored.spec.shape[-2:])
+    plain = StackedMatrices(stored.slot, stored.spec.dtype, sizes, (stack, row, 1))
+    return plain.turned if stored.is_turned else plain
