@@ -134,7 +134,7 @@ def test_convolutions_in_bfloat16(operator: str, shape: Shape, parameters: dict[
 
 
 @pytest.mark.parametrize(("operator", "shapes", "parameters"), PRODUCTS, ids=name)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.soak)])
 def test_products(
     operator: str, shapes: list[Shape], parameters: dict[str, Any], dtype: str
 ) -> None:
