@@ -44,7 +44,7 @@ class HeadRows(Arguments):
 
 
 @inlined
-def place_of(call: HeadRows, row: int) -> int:
+def place_of(call: HeadRows, row: int) -> Any:
     """Return where a row of the stack is in the tensor."""
     sequence, head = row // (call.positions * call.heads), row // call.positions % call.heads
     position = sequence * call.positions + row % call.positions
@@ -91,7 +91,7 @@ class ScoreRows(Arguments):
 
 
 @inlined
-def keys_read(call: ScoreRows, row: int) -> int:
+def keys_read(call: ScoreRows, row: int) -> Any:
     """Return how many keys a row's query reads."""
     return min(row % call.queries + 1, call.keys) if call.causal else call.keys
 
