@@ -25,8 +25,8 @@ from mxrun.device.cuda.cudnn.graph import (
     GraphTensor,
     MatrixMultiplication,
     OperationGraph,
+    Pointwise,
     Role,
-    TensorSum,
 )
 from mxrun.device.host_memory import HostMemory
 from mxrun.device.interface import ProgramStep
@@ -109,9 +109,9 @@ def compute(graph: OperationGraph, places: Mapping[Role, int]) -> None:
             left, right, output = factors
             output[...] = np.matmul(wide(left), wide(right)).astype(output.dtype)
         else:
-            assert isinstance(operation, TensorSum)
-            data, addend, output = factors
-            output[...] = (wide(data) + wide(addend)).astype(output.dtype)
+            assert isinstance(operation, Pointwise)
+            *operands, output = factors
+            output[...] = sum(map(wide, operands)).astype(output.dtype)
 
 
 def viewed(tensor: GraphTensor, place: int) -> Array:
