@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, TensorSpec
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, Shape, TensorSpec
 from mxrun.device.cuda.cudnn import library
 from mxrun.device.cuda.cudnn.graph import (
     ALIGNMENT,
@@ -23,14 +24,14 @@ from mxrun.device.cuda.cudnn.graph import (
     MatrixMultiplication,
     Operation,
     OperationGraph,
+    Pointwise,
     Role,
-    TensorSum,
 )
 from mxrun.device.cuda.cudnn.launch import PlanPart
 from mxrun.device.cuda.cudnn.plan import plan_of
 from mxrun.operator.choices import Choices
 from mxrun.operator.constraints import Unsupported
-from mxrun.operator.native_kernel import JoinedPart, Slot, source
+from mxrun.operator.native_kernel import JoinedPart, Scratch, Slot, source
 from mxrun.ops.dense_product import MatrixProduct, StoredMatrices
 from mxrun.ops.library_product import (
     LibraryProduct,
@@ -42,9 +43,9 @@ from mxrun.ops.library_product import (
 from mxrun.ops.window import Window
 
 
-def layout_of(dtype: str) -> Layout:
+def layout_of(dtype: str, is_tf32: bool) -> Layout:
     """Return the layout of images in which cuDNN convolves a dtype."""
-    return CHANNELS_LAST if dtype == BFLOAT16 else PLAIN
+    return CHANNELS_LAST if dtype == BFLOAT16 or is_tf32 else PLAIN
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class CudnnProduct(LibraryProduct):
     operation: Operation | None
     tensors: Mapping[Role, tuple[TensorSpec, Slot]]
     device: DeviceDescription
+    is_tf32: bool = False
     bias: Slot | None = None
     scratch_bytes: int | None = None
 
@@ -68,19 +70,30 @@ class CudnnProduct(LibraryProduct):
         """
         if self.operation is None:
             raise Unsupported("cuDNN has no operation for the product")
-        if self.bias is None:
-            return self._planned(part, choices, OperationGraph((self.operation,)), {})
         if isinstance(self.operation, ConvolutionOperation) and not self.operation.is_added:
-            graph = biased(self.operation)
-            with suppress(Unsupported):
-                return self._planned(part, choices, graph, {Role.BIAS: self.bias})
-        made = self._planned(part, choices, OperationGraph((self.operation,)), {})
+            output = self.operation.output
+            is_widened = output.dtype == FLOAT32 and OperationGraph((self.operation,)).is_low
+            bias = None if self.bias is None else bias_of(output)
+            if bias is not None or is_widened:
+                # Of float32 gradients of bfloat16 weights, A100 and B200 have only such a graph,
+                # and the H100 has another one for groups.
+                with suppress(Unsupported):
+                    places = {} if self.bias is None else {Role.BIAS: self.bias}
+                    return self._planned(part, choices, followed(self.operation, bias), places)
+        made = self._planned(part, choices, (self.operation,), {})
+        if self.bias is None:
+            return made
         addition = bias_part(*self.tensors[Role.OUTPUT], self.bias, self.device)
         return replace(made, part=JoinedPart((made.part, addition)))
 
     def _planned(
-        self, part: str, choices: Choices, graph: OperationGraph, further: Mapping[Role, Slot]
+        self,
+        part: str,
+        choices: Choices,
+        operations: tuple[Operation, ...],
+        further: Mapping[Role, Slot],
     ) -> PreparedProduct:
+        graph = OperationGraph(operations, self.is_tf32)
         plan = choices.prepare(part, partial(plan_of, graph, self.device.card), self.scratch_bytes)
         specs = {slot: spec for spec, slot in self.tensors.values()}
         slots = {role: slot for role, (_, slot) in self.tensors.items()}
@@ -88,7 +101,12 @@ class CudnnProduct(LibraryProduct):
 
 
 class CudnnMatrices(MatrixLibrary):
-    """cuDNN's products of matrices."""
+    """cuDNN's products of matrices.
+
+    is_tf32: whether float32 may be rounded for tensor cores.
+    """
+
+    is_tf32: ClassVar[bool] = False
 
     def serves(self, device: DeviceDescription, *specs: TensorSpec) -> bool:
         """Return whether cuDNN plans for the card and all specs are float32 or bfloat16."""
@@ -108,7 +126,7 @@ class CudnnMatrices(MatrixLibrary):
         operation: Operation | None = None
         if product.factor == 1 and not product.is_added:
             operation = _pixels(*matrices) or _multiplication(*matrices)
-        return CudnnProduct(operation, tensors, device, product.bias)
+        return CudnnProduct(operation, tensors, device, self.is_tf32, product.bias)
 
     def have_gradients(self, products: Iterable[MatrixProduct], device: DeviceDescription) -> bool:
         """Return whether cuDNN has engines for all products."""
@@ -125,15 +143,18 @@ def cudnn_serves(device: DeviceDescription, *specs: TensorSpec, low: bool = True
     return known and all(spec.dtype in types and spec.elements for spec in specs)
 
 
-def biased(convolution: ConvolutionOperation) -> OperationGraph:
-    """Return a convolution in float32 that is in no memory, and its sum with the bias."""
+def bias_of(output: GraphTensor) -> GraphTensor:
+    """Return the bias of a convolution's output: a number for each channel."""
+    channels, rest = output.sizes[1], len(output.sizes) - 2
+    sizes, strides = (1, channels, *(1,) * rest), (channels, 1, *(channels,) * rest)
+    return GraphTensor(Role.BIAS, FLOAT32, sizes, strides)
+
+
+def followed(convolution: ConvolutionOperation, bias: GraphTensor | None) -> tuple[Operation, ...]:
+    """Return a convolution into float32 that is in no memory, and its sum with a bias, if any."""
     output = convolution.output
     product = replace(output, role=Role.PRODUCT, dtype=FLOAT32, is_virtual=True)
-    sizes = (1, output.sizes[1], *(1 for _ in output.sizes[2:]))
-    strides = (output.sizes[1], 1, *(output.sizes[1] for _ in output.sizes[2:]))
-    bias = GraphTensor(Role.BIAS, FLOAT32, sizes, strides)
-    addition = TensorSum(product, bias, output)
-    return OperationGraph((convolution.into(product), addition))
+    return convolution.into(product), Pointwise(product, bias, output)
 
 
 # Which of its tensors, images, weight and windows, are factors and output of a convolution.
@@ -157,7 +178,8 @@ class CudnnWindowProducts:
     window: Window
     device: DeviceDescription
     scratch_bytes: int
-    is_added: bool = False
+    is_tf32: bool
+    is_added: bool
 
     def of_windows(
         self, images: Slot, weight: Slot, windows: Slot, bias: Slot | None = None
@@ -204,7 +226,7 @@ class CudnnWindowProducts:
             is_added=self.is_added and direction is ConvolutionDirection.WINDOWS,
         )
         places = dict(zip(roles, zip(specs, slots, strict=True), strict=True))
-        return CudnnProduct(operation, places, self.device, bias, self.scratch_bytes)
+        return CudnnProduct(operation, places, self.device, self.is_tf32, bias, self.scratch_bytes)
 
 
 def _pixels(
@@ -235,21 +257,60 @@ def _pixels(
     return ConvolutionOperation(direction, images, weight, windows, (1, 1), (1, 1), (0, 0))
 
 
+@dataclass(frozen=True)
+class StackedMatrices:
+    """Matrices in a tensor or in scratch space: sizes and strides of stack, rows and columns."""
+
+    place: Slot | Scratch
+    dtype: str
+    sizes: Shape
+    strides: Shape
+
+    @property
+    def turned(self) -> StackedMatrices:
+        """The transposed matrices."""
+        sizes, strides = ((*each[:-2], each[-1], each[-2]) for each in (self.sizes, self.strides))
+        return replace(self, sizes=sizes, strides=strides)
+
+    def tensor(self, role: Role) -> GraphTensor:
+        """Return the tensor of a graph, which is aligned as far as the offset is."""
+        offset = self.place.offset
+        alignment = min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT
+        return GraphTensor(role, self.dtype, self.sizes, self.strides, alignment)
+
+
+def stacked_product(
+    left: StackedMatrices,
+    right: StackedMatrices,
+    output: StackedMatrices,
+    device: DeviceDescription,
+    workspace_at: int,
+) -> PlanPart:
+    """Return output = left x right; the plan's workspace is at this offset in scratch space.
+
+    Raises Unsupported.
+    """
+    roles = (Role.FIRST, Role.SECOND, Role.OUTPUT)
+    matrices = dict(zip(roles, (left, right, output), strict=True))
+    tensors = (each.tensor(role) for role, each in matrices.items())
+    plan = plan_of(OperationGraph((MatrixMultiplication(*tensors),)), device.card)
+    places = {role: each.place for role, each in matrices.items()}
+    return PlanPart(plan, places, workspace_at)
+
+
 def _multiplication(
     left: StoredMatrices, right: StoredMatrices, output: StoredMatrices
 ) -> MatrixMultiplication:
     return MatrixMultiplication(
-        _matrices(Role.FIRST, left), _matrices(Role.SECOND, right), _matrices(Role.OUTPUT, output)
+        _stacked(left).tensor(Role.FIRST),
+        _stacked(right).tensor(Role.SECOND),
+        _stacked(output).tensor(Role.OUTPUT),
     )
 
 
-def _matrices(role: Role, stored: StoredMatrices) -> GraphTensor:
-    """Return matrices as they are multiplied: [count, rows, columns]."""
+def _stacked(stored: StoredMatrices) -> StackedMatrices:
+    """Return matrices as they are multiplied."""
     stack, row = stored.steps
-    rows, columns = stored.spec.shape[-2:]
-    sizes, strides = (stored.count, rows, columns), (stack, row, 1)
-    if stored.is_turned:
-        sizes, strides = (stored.count, columns, rows), (stack, 1, row)
-    offset = stored.slot.offset
-    alignment = min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT
-    return GraphTensor(role, stored.spec.dtype, sizes, strides, alignment)
+    sizes = (stored.count, *stored.spec.shape[-2:])
+    plain = StackedMatrices(stored.slot, stored.spec.dtype, sizes, (stack, row, 1))
+    return plain.turned if stored.is_turned else plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from mxrun.base.device import CPU, CUDA, DeviceDescription
 from mxrun.base.errors import Diagnostic, InternalError, UserError
@@ -30,11 +30,13 @@ class Implementation:
     An implementation that prepares a forward kernel must also prepare the backward kernel of every
     request it accepts.
 
-    devices: families of devices that its kernels run on.
+    devices: families of devices that its kernels run on. is_by_name: whether it is used only where
+    a config names it, such as one that rounds.
     """
 
     name: str
     devices: frozenset[str]
+    is_by_name: ClassVar[bool] = False
 
     def runs_on(self, device: DeviceDescription) -> bool:
         """Return whether its kernels run on a device."""

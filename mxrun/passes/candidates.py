@@ -31,7 +31,8 @@ def candidates(
     operator = step.prop.type_string
     known = known_implementations(operator, device)
     if step.options.implementation is None or requested in (PREFERRED, AUTO):
-        found = sorted(known.values(), key=lambda each: each.name != requested)
+        offered = (each for each in known.values() if requested == each.name or not each.is_by_name)
+        found = sorted(offered, key=lambda each: each.name != requested)
         others = [each for each in found if each is not NUMPY]
         return others if others and differentiated and not has_gradient(step.prop) else found
     if requested in known:

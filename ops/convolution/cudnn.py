@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.tensor import Layout, TensorSpec
@@ -22,11 +22,16 @@ _CLIP = scalar.compile(clip, parameters=("a_min", "a_max"))
 
 @implement("Convolution", "Deconvolution", backend="cudnn", devices=(CUDA,))
 class CudnnWindowProduct(LibraryWindowProduct):
-    """cuDNN's convolutions, in the layout for the dtype."""
+    """cuDNN's convolutions, in the layout for the dtype.
+
+    is_tf32: whether float32 may be rounded for tensor cores.
+    """
+
+    is_tf32: ClassVar[bool] = False
 
     def gradient_layout(self, gradient: TensorSpec) -> Layout:
         """Return the layout in which cuDNN convolves the gradient's dtype."""
-        return layout_of(gradient.dtype)
+        return layout_of(gradient.dtype, self.is_tf32)
 
     def serves(self, device: DeviceDescription, low: bool, *specs: TensorSpec) -> bool:
         """Return whether cuDNN is available, knows the card and supports the specs."""
@@ -45,13 +50,20 @@ class CudnnWindowProduct(LibraryWindowProduct):
         is_train: bool = True,
     ) -> CudnnWindowProducts:
         """Return the products for an operator's data, weight and output, in any layout."""
-        p, layout = prop.parameters, layout_of(tensors[0].dtype)
+        p, layout = prop.parameters, layout_of(tensors[0].dtype, self.is_tf32)
         data, weight, output = (spec.with_layout(layout) for spec in tensors)
         images, windows = (output, data) if prop.transposed else (data, output)
         window = p.window_over(data.shape[2:])
-        return CudnnWindowProducts(
-            images, weight, windows, window, device, p.workspace_bytes, self.is_added(prop)
-        )
+        options = p.workspace_bytes, self.is_tf32, self.is_added(prop)
+        return CudnnWindowProducts(images, weight, windows, window, device, *options)
+
+
+@implement("Convolution", "Deconvolution", backend="cudnn_tf32", devices=(CUDA,))
+class RoundedCudnnWindowProduct(CudnnWindowProduct):
+    """Convolutions of float32 by tensor cores, which round factors to 10 bits of fraction."""
+
+    is_by_name = True
+    is_tf32 = True
 
 
 @implement("_convolution_fused", backend="cudnn", devices=(CUDA,))

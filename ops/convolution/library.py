@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.constraints import Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -82,6 +83,7 @@ class LibraryWindowProduct(LinearImplementation):
             return None
         output = request.outputs[0]
         data, weight = (replace(spec, dtype=output.dtype) for spec in (data, weight))
+        bias = [replace(spec, dtype=FLOAT32) for spec in bias]
         flops = prop.flops([data.shape, weight.shape], [output.shape])
         tensors = (data, weight, output)
         products = self.products(prop, tensors, request.device, flops, request.has_backward)

@@ -11,3 +11,11 @@ from mxrun.ops.fully_connected.library import LibraryFullyConnected
 @implement("FullyConnected", backend="cudnn", devices=(CUDA,), before="jit")
 class CudnnFullyConnected(CudnnMatrices, LibraryFullyConnected):
     """cuDNN's matrix products."""
+
+
+@implement("FullyConnected", backend="cudnn_tf32", devices=(CUDA,))
+class RoundedCudnnFullyConnected(CudnnFullyConnected):
+    """Products of float32 by tensor cores, which round factors to 10 bits of fraction."""
+
+    is_by_name = True
+    is_tf32 = True

@@ -70,6 +70,7 @@ def test_single_numbers_are_those_of_the_header() -> None:
     values = enumerations()
     assert values["CUDNN_CROSS_CORRELATION"] == constants.CROSS_CORRELATION
     assert values["CUDNN_POINTWISE_ADD"] == constants.POINTWISE_ADD
+    assert values["CUDNN_POINTWISE_IDENTITY"] == constants.POINTWISE_IDENTITY
     assert values["CUDNN_STATUS_SUCCESS"] == library.SUCCESS
     unsupported = [value for name, value in values.items() if "STATUS_NOT_SUPPORTED" in name]
     assert len(unsupported) > 10

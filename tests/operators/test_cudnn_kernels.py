@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from cudnn import card_description, needs_cudnn, plan_launches
 
+from mxrun.base.keywords import AUTO, PREFERRED
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
 from mxrun.device.cuda.cudnn.graph import ConvolutionOperation, MatrixMultiplication, Role
+from mxrun.graph.graph import Step, StepKind, ValueId
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.register import AnyProperty, create, implementations
 from mxrun.operator.shape import require_complete
+from mxrun.passes.candidates import candidates
 
 pytestmark = needs_cudnn
 
@@ -62,10 +65,15 @@ def shapes_of(prop: AnyProperty, given: list[Shape]) -> tuple[list[Shape], list[
 
 
 def prepared(
-    operator: str, given: list[Shape], parameters: dict[str, Any], dtype: str, card: str = "h100"
+    operator: str,
+    given: list[Shape],
+    parameters: dict[str, Any],
+    dtype: str,
+    implementation: str = "cudnn",
+    card: str = "h100",
 ) -> tuple[Kernel | None, Kernel | None]:
     """Return the kernels of cuDNN in training: forward, and backward with all gradients."""
-    prop, cudnn = create(operator, parameters), implementations(operator)["cudnn"]
+    prop, cudnn = create(operator, parameters), implementations(operator)[implementation]
     inputs, outputs = shapes_of(prop, given)
     device = card_description(card)
     request = ForwardRequest(
@@ -133,8 +141,20 @@ def test_convolutions_in_bfloat16(operator: str, shape: Shape, parameters: dict[
     assert [each.layout for each in gradients[2:]] == [PLAIN] * len(gradients[2:])
 
 
+@pytest.mark.parametrize("card", ["a100", "b200", "h100"])
+def test_every_card_has_float32_gradients_of_bfloat16(card: str) -> None:
+    parameters = {"num_filter": 32, "kernel": (3, 3), "no_bias": True}
+    forward, backward = prepared(
+        "Convolution", [(4, 16, 12, 12)], parameters, "bfloat16", card=card
+    )
+    assert forward is not None
+    assert backward is not None
+    gradient = plan_launches(backward)[1].plan.graph.tensors[Role.OUTPUT]
+    assert gradient.dtype == "float32"
+
+
 @pytest.mark.parametrize(("operator", "shapes", "parameters"), PRODUCTS, ids=name)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.soak)])
 def test_products(
     operator: str, shapes: list[Shape], parameters: dict[str, Any], dtype: str
 ) -> None:
@@ -214,3 +234,36 @@ def test_without_a_known_card_there_is_no_kernel() -> None:
     specs = (TensorSpec((4, 5)), TensorSpec((5, 6)))
     request = ForwardRequest(specs, (TensorSpec((4, 6)),), (WRITE,), False, device)
     assert cudnn.prepare_forward(prop, request) is None
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "parameters"),
+    [
+        ("Convolution", [(16, 32, 14, 14)], {"num_filter": 32, "kernel": (3, 3)}),
+        ("batch_dot", [(6, 32, 16), (6, 16, 24)], {}),
+    ],
+    ids=name,
+)
+def test_tensor_cores_multiply_float32_where_a_config_names_them(
+    operator: str, shapes: list[Shape], parameters: dict[str, Any]
+) -> None:
+    forward, backward = prepared(
+        operator, shapes, parameters, "float32", implementation="cudnn_tf32"
+    )
+    assert forward is not None
+    assert backward is not None
+    launches = [*plan_launches(forward), *plan_launches(backward)]
+    assert len(launches) == 3
+    assert all(launch.plan.graph.is_tf32 for launch in launches)
+
+
+def test_nothing_else_selects_tensor_cores_for_float32() -> None:
+    prop = create("batch_dot", {})
+    value = ValueId(0)
+    step = Step("product", StepKind.FORWARD, prop, (value, value), (value,), (WRITE,))
+    device = card_description("h100")
+    names = [each.name for each in candidates(step, device, PREFERRED, False)]
+    assert names[0] == "cudnn"
+    assert "cudnn_tf32" not in names
+    assert "cudnn_tf32" not in [each.name for each in candidates(step, device, AUTO, False)]
+    assert candidates(step, device, "cudnn_tf32", False)[0].name == "cudnn_tf32"

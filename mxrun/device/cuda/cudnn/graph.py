@@ -15,6 +15,7 @@ from mxrun.base.tensor import Shape, TensorSpec, strides_of
 from mxrun.device.cuda.cudnn.constants import (
     CROSS_CORRELATION,
     POINTWISE_ADD,
+    POINTWISE_IDENTITY,
     Attribute,
     DataType,
     DescriptorKind,
@@ -196,39 +197,37 @@ class MatrixMultiplication:
 
 
 @dataclass(frozen=True)
-class TensorSum:
-    """output = data + addend, which is broadcast along axes of size 1."""
+class Pointwise:
+    """output = data + addend, broadcast along axes of size 1, or a copy of data without one."""
 
     data: GraphTensor
-    addend: GraphTensor
+    addend: GraphTensor | None
     output: GraphTensor
 
     @property
     def tensors(self) -> tuple[GraphTensor, ...]:
         """Operands and output."""
-        return self.data, self.addend, self.output
+        operands = (self.data,) if self.addend is None else (self.data, self.addend)
+        return (*operands, self.output)
 
     def descriptor(self, tensors: dict[Role, Descriptor]) -> Descriptor:
         """Return the operation's descriptor."""
+        mode = POINTWISE_IDENTITY if self.addend is None else POINTWISE_ADD
         function = describe(
             DescriptorKind.POINTWISE,
-            {
-                Attribute.POINTWISE_MODE: POINTWISE_ADD,
-                Attribute.POINTWISE_MATH_PREC: DataType.FLOAT,
-            },
+            {Attribute.POINTWISE_MODE: mode, Attribute.POINTWISE_MATH_PREC: DataType.FLOAT},
         )
-        return describe(
-            DescriptorKind.OPERATION_POINTWISE,
-            {
-                Attribute.OPERATION_POINTWISE_PW_DESCRIPTOR: function,
-                Attribute.OPERATION_POINTWISE_XDESC: tensors[self.data.role],
-                Attribute.OPERATION_POINTWISE_BDESC: tensors[self.addend.role],
-                Attribute.OPERATION_POINTWISE_YDESC: tensors[self.output.role],
-            },
-        )
+        attributes: dict[Attribute, Value] = {
+            Attribute.OPERATION_POINTWISE_PW_DESCRIPTOR: function,
+            Attribute.OPERATION_POINTWISE_XDESC: tensors[self.data.role],
+            Attribute.OPERATION_POINTWISE_YDESC: tensors[self.output.role],
+        }
+        if self.addend is not None:
+            attributes[Attribute.OPERATION_POINTWISE_BDESC] = tensors[self.addend.role]
+        return describe(DescriptorKind.OPERATION_POINTWISE, attributes)
 
 
-Operation: TypeAlias = ConvolutionOperation | MatrixMultiplication | TensorSum
+Operation: TypeAlias = ConvolutionOperation | MatrixMultiplication | Pointwise
 
 
 @dataclass(frozen=True)

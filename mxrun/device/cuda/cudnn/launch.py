@@ -13,7 +13,7 @@ from mxrun.device.cuda.cudnn.library import require
 from mxrun.device.cuda.cudnn.plan import ExecutionPlan
 from mxrun.operator.kernel import Handles
 from mxrun.operator.launch import Handle, Launch, ProviderLaunch
-from mxrun.operator.native_kernel import Slot
+from mxrun.operator.native_kernel import Scratch, Slot, bound
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,31 @@ class PlanLaunch(ProviderLaunch):
 
 @dataclass(frozen=True)
 class PlanPart:
-    """Execution plan as a part of a kernel, with the slot of each tensor."""
+    """Execution plan as a part of a kernel, with the place of each tensor.
+
+    workspace_at: offset of the plan's workspace in scratch space, behind tensors that are there.
+    """
 
     plan: ExecutionPlan
-    arguments: Mapping[Role, Slot]
+    arguments: Mapping[Role, Slot | Scratch]
+    workspace_at: int = 0
 
     @property
     def scratch_bytes(self) -> int:
-        """Size of the plan's workspace."""
-        return self.plan.workspace_bytes
+        """Size of the scratch space up to the workspace's end."""
+        return self.workspace_at + self.plan.workspace_bytes
 
     def slots(self) -> Iterator[Slot]:
         """Yield the slots of the tensors."""
-        yield from self.arguments.values()
+        yield from (each for each in self.arguments.values() if isinstance(each, Slot))
 
     def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
         """Bind the plan."""
-        places = {role: slot.present(handles) for role, slot in self.arguments.items()}
-        return (PlanLaunch(self.plan, places, scratch if self.scratch_bytes else None),)
+        places = {role: bound(place, handles, scratch) for role, place in self.arguments.items()}
+        workspace = None
+        if scratch is not None and self.plan.workspace_bytes:
+            workspace = scratch + self.workspace_at
+        return (PlanLaunch(self.plan, places, workspace),)
 
 
 def execute(plan: ExecutionPlan, places: Mapping[Role, int], workspace: int, handle: int) -> None:

@@ -2,7 +2,7 @@
 
 A plan is made without a card, from the card's properties, and is text: cuDNN's JSON, which holds
 the graph, the card, the engine with its parameters and, for engines that are compiled for a graph,
-their code. Making a convolution's plan takes 20 ms, that of a compiled engine 0.3 to 6 s, so plans
+their code. Making a convolution's plan takes 20 ms, that of a compiled engine 0.3 to 1 s, so plans
 are cached on disk for each graph, card and version of the library.
 
 Only engines that give the same bits in every run are taken. float32 refuses those that round its
