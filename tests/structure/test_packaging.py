@@ -78,7 +78,7 @@ def test_the_module_is_the_program(tmp_path: Path) -> None:
 
 
 def test_the_optional_dependencies_are_those_of_the_documentation() -> None:
-    assert {"test", "arrow", "tokenizers", "peers"} == set(
+    assert {"test", "arrow", "keras", "tokenizers", "peers"} == set(
         PROJECT["project"]["optional-dependencies"]
     )
 
