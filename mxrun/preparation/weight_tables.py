@@ -408,8 +408,8 @@ def _keras() -> Iterator[WeightTable]:
         "densenet121_imagenet",
         [
             # Versions 2 and 3 of Keras.
-            *_within("conv1", "stem/", {"": "conv", "_conv": "conv", "_bn": "bn"}),
-            ("conv1", "stem/bn"),
+            *_within("conv1/", "stem/", {"conv": "conv", "bn": "bn"}),
+            *_within("conv1_", "stem/", {"conv": "conv", "bn": "bn"}),
             *_within("conv{s}_block{n}_", "stage{s - 1}/unit{n}/", unit),
             ("pool{s}_bn", "transition{s - 1}/before/bn"),
             ("pool{s}_conv", "transition{s - 1}/narrow/conv"),

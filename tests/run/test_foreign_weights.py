@@ -17,6 +17,7 @@ from training import newest, run_training
 
 import mxrun
 from mxrun.base.array_file import file_parts
+from mxrun.io.formats.weight_files import read_weights
 from mxrun.preparation.planning import load
 from mxrun.preparation.weight_tables import table_for
 from mxrun.run.warm_start import WarmStartSource
@@ -204,6 +205,17 @@ def test_files_of_keras_2_are_read(above: str, empty_folder: Path) -> None:
     }
     keras_file("net.h5", {**layers, "optimizer_weights/a": np.ones(3)})
     assert_keras_is_loaded("net.h5")
+
+
+def test_names_of_layers_in_files_of_keras_2(empty_folder: Path) -> None:
+    """Names with a slash, layers of a model within a model, and leaves of old versions."""
+    names = {
+        "conv1/conv/conv1/conv/kernel:0": "conv1/conv/kernel",
+        "inner/head/bias:0": "head/bias",
+        "block1_conv1/block1_conv1_W_1:0": "block1_conv1/kernel",
+    }
+    keras_file("net.h5", dict.fromkeys(names, np.ones(2)))
+    assert sorted(read_weights(Path("net.h5"))) == sorted(names.values())
 
 
 def test_archives_of_keras_3_are_read_by_the_names_in_their_config(empty_folder: Path) -> None:

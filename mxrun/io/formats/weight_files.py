@@ -27,6 +27,7 @@ _PICKLED = (".pth", ".pt", ".bin", ".ckpt")
 _WEIGHTS, _CONFIG = "model.weights.h5", "config.json"
 _MAX_CONFIG_BYTES = 1 << 26
 # Leaves of Keras' layers in their order of storage, by the beginning of the layer's kind.
+_OLD_LEAF = re.compile(r"_([Wb])(?:_\d+)?\Z")
 _NORM = ("gamma", "beta", "moving_mean", "moving_variance")
 _DENSE = ("kernel", "bias")
 _WORD_START = re.compile(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])")
@@ -177,5 +178,11 @@ def _keras_name(
         if kind.startswith("depthwise"):
             leaves = ("depthwise_kernel", "bias")
         return f"{name}/{leaves[index]}" if 0 <= index < len(leaves) else None
-    layer = parts[1] if parts[0] == "model_weights" and len(parts) > 2 else parts[0]
-    return f"{layer}/{parts[-1].split(':')[0]}"
+    above, leaf = parts[:-1], parts[-1].split(":")[0]
+    if above[:1] == ["model_weights"]:
+        above = above[1:]
+    # The layer's name comes twice, or after that of a model within the model.
+    half = len(above) // 2
+    layer = above[half:] if above[:half] == above[half:] else above[-1:]
+    old = _OLD_LEAF.search(leaf)
+    return "/".join((*layer, {"W": "kernel", "b": "bias"}[old[1]] if old else leaf))
