@@ -16,6 +16,7 @@ from mxrun.run.trained_model import TrainedModel
 
 RUN, CLASSES, PREPROCESSING = "mxrun.run", "mxrun.classes", "mxrun.preprocessing"
 SYNTHETIC = "mxrun.synthetic_data"
+VOCABULARY = "mxrun.vocabulary"
 # Colours of an image by its number of channels.
 _COLORS = {1: "gray", 3: "RGB"}
 
@@ -27,12 +28,16 @@ def onnx_metadata(
 
     mxrun.run: name of the run or config. mxrun.classes: list of class names by number, if training
     had them. mxrun.preprocessing: for each input, the evaluation pipeline of a record.
-    mxrun.synthetic_data: true if the run was trained on synthetic data.
+    mxrun.vocabulary: of a network trained on texts, what turns these into ids: its kind and tokens,
+    in the order of ids. mxrun.synthetic_data: true if the run was trained on synthetic data.
     """
     preprocessing = {name: _preprocessing(built, trained, name) for name in inputs}
     found = {RUN: built.options.name, PREPROCESSING: json.dumps(preprocessing)}
     if trained is not None and trained.classes:
         found[CLASSES] = json.dumps(trained.classes)
+    if trained is not None and trained.vocabulary is not None:
+        vocabulary = trained.vocabulary
+        found[VOCABULARY] = json.dumps({"kind": vocabulary.kind, **vocabulary.to_json()})
     if trained is not None and trained_on_synthetic_data(built.options):
         found[SYNTHETIC] = json.dumps(True)
     return found

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
+from mxrun.base.params import Parameters
 from mxrun.datasets.csv import CsvOptions, read
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import TABLE
@@ -39,16 +40,14 @@ _MAX_PROBLEMS = 12
 _MAX_WRITTEN, _MAX_INPUTS = 40, 20
 
 
-def survey_table(
-    source: str, label: str | None = None, task: str | None = None, given: CsvOptions | None = None
-) -> DataSurvey:
+def survey_table(source: str, label: str | None, task: str | None, given: Parameters) -> DataSurvey:
     """Look at a table in a text file.
 
     label: name or number of the label column; task: `classification` or `regression`, by default
     as the label says; given: the options of the data set that are known. Raises UserError if the
     table cannot be read, or has no label or no column of numbers.
     """
-    given = given or CsvOptions(path=source)
+    assert isinstance(given, CsvOptions)
     files, own = find_files(source), given.model_fields_set
     outline, decided = survey_cells(files, given.form, own)
     path = files[0]

@@ -183,3 +183,20 @@ def test_the_encoding_of_a_table_is_told() -> None:
         pytest.approx(np.std(range(9))),
     )
     assert (color["kind"], color["categories"]) == ("category", ["blue", "red"])
+
+
+def test_the_vocabulary_of_texts_is_told() -> None:
+    lines = [f"{('ham', 'spam')[row % 2]}\tsee you {('now', 'then')[row % 2]}" for row in range(8)]
+    Path("lines.txt").write_text("\n".join(lines) + "\n")
+    Path("net.yaml").write_text(
+        "name: words\nnetwork:\n  inputs: {data: [4], label: []}\n  layers:\n"
+        "    - Embedding: {name: embed, input_dim: 6, output_dim: 3}\n"
+        "    - FullyConnected: {name: fc, num_hidden: 2}\n"
+        "    - SoftmaxOutput: {name: softmax, label: label}\n"
+        "data: {batch_size: 4, train: {dataset: text_lines, path: lines.txt, vocabulary: 6}}\n"
+        "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
+    )
+    run_training()
+    found = metadata("runs/words")["mxrun.vocabulary"]
+    assert set(found["tokens"]) >= {"see", "you", "now", "then"}
+    assert found["kind"] == "words"

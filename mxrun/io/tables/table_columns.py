@@ -131,17 +131,12 @@ class TableColumns:
                     places.append(at)
         matrix = np.array(values).reshape(len(places), len(cells[0]))
         with np.errstate(over="ignore"):
-            are_finite = np.isfinite(matrix.astype(np.float32)).all(1).tolist()
-        kept = [
-            (at, row)
-            for at, row, is_kept in zip(places, matrix, are_finite, strict=True)
-            if is_kept
-        ]
-        for at, row in kept:
-            reader = self.readers[at]
+            kept = np.flatnonzero(np.isfinite(matrix.astype(np.float32)).all(1)).tolist()
+        for row in kept:
+            reader = self.readers[places[row]]
             assert isinstance(reader, NumberReader)
-            reader.take(row)
-        return frozenset(at for at, _ in kept)
+            reader.take(matrix[row])
+        return frozenset(places[row] for row in kept)
 
     def add_numbers(self, rows: Sequence[bytes], layout: TableLayout) -> bool:
         """Add rows that hold numbers alone in the columns that are read; False if they do not.
