@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -24,6 +25,7 @@ from mxrun.io.tables.features import (
     word_column,
 )
 from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm
+from mxrun.io.tables.readers import day_number
 
 # Number of unknown words of a column that are named.
 _MAX_NAMED = 5
@@ -333,11 +335,18 @@ def _of_array(column: EncodedColumn, values: NDArray[Any], where: str) -> Featur
             *about, [None if each is None else category_text(each) for each in texts]
         )
     try:
-        numbers = np.array([np.nan if each is None else float(each) for each in texts])
+        numbers = np.array([np.nan if each is None else _number(column, each) for each in texts])
     except ValueError as error:
         problem = f"{where}: {column}: {error}"
         raise UserError(Diagnostic(problem, None, "a column of numbers")) from error
     return FeatureColumn(*about, numbers)
+
+
+def _number(column: EncodedNumber, text: str) -> float:
+    """Return the number of a text, or the day of one that is a date. Raises ValueError for none."""
+    if column.kind == "date" and not math.isnan(days := day_number(text, column.format)):
+        return days
+    return float(text)
 
 
 def _is_missing(value: object) -> bool:
