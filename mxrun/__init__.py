@@ -48,7 +48,6 @@ _MODULES = {
     "ModelParameters": "mxrun.api.parameters",
     "Prediction": "mxrun.api.results",
     "Predictor": "mxrun.api.predictor",
-    "Predictor": "mxrun.api.predictor",
     "RunResult": "mxrun.api.results",
     "RunStarted": "mxrun.train.observer",
     "StepDone": "mxrun.train.observer",

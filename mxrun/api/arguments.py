@@ -126,17 +126,21 @@ def table_records(data: Any, encoding: TableEncoding | None) -> Any:
 
 
 def _rows_of(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str | int]
+    rows: Sequence[Mapping[Any, Any]], names: Sequence[str | int]
 ) -> npt.NDArray[np.object_]:
-    """Return rows by column as an array; a column that a row lacks is missing there.
+    """Return rows by column as an array; what a row lacks is missing.
 
-    Raises UserError for a column that every row lacks.
+    Raises UserError for a key that is no column but nearly one that its row lacks, and for a row
+    without any column.
     """
-    known = {name for row in rows for name in row}
-    if absent := [str(name) for name in names if name not in known]:
-        expected, got = f"the columns {listed([*map(str, names)])}", listed([*map(str, known)])
-        problem = f"the rows have no {listed(absent)}"
-        raise UserError(Diagnostic(problem, None, expected, got, hint=nearest(absent[0], known)))
+    for number, row in enumerate(rows):
+        others = [str(key) for key in row if key not in names]
+        lacking = [str(name) for name in names if name not in row]
+        hint = next(filter(None, (nearest(name, others) for name in lacking)), "")
+        if hint or len(lacking) == len(names):
+            expected = f"the columns {listed([*map(str, names)])}"
+            problem = f"row {number} lacks {listed(lacking)}"
+            raise UserError(Diagnostic(problem, None, expected, listed(others), hint=hint))
     array = np.empty((len(rows), len(names)), object)
     array[:] = [[row.get(name) for name in names] for row in rows]
     return array

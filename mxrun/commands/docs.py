@@ -28,6 +28,7 @@ _ORDER = (
     "training",
     "evaluate",
     "inference",
+    "loops",
     "generation",
     "runs",
     "memory",

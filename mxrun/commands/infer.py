@@ -89,7 +89,7 @@ def record_source(
         raise UserError(
             Diagnostic(
                 f"the network has several inputs ({names}), but a file has records of one",
-                hint="--split reads records of all of them",
+                hint=f"write all with numpy.savez(FILE, {'=..., '.join(data)}=...), or use --split",
             )
         )
     return FileSource(trained, part.files, data[0], part.settings)

@@ -150,8 +150,9 @@ def _chunk_rows(
 
 def _is_row(record: Item, spec: TensorSpec) -> TypeGuard[NDArray[Any]]:
     """Return whether a record is a row of the network's as it is."""
-    is_array = isinstance(record, np.ndarray)
-    return is_array and record.shape == spec.shape and record.dtype == numpy_dtype(spec.dtype)
+    if not isinstance(record, np.ndarray):
+        return False
+    return record.shape == spec.shape and record.dtype == numpy_dtype(spec.dtype)
 
 
 def _explained(error: UserError, name: Path | str, number: int, sample: Sample) -> UserError:
@@ -312,4 +313,4 @@ def _numbers(array: NDArray[Any], name: Path | str, sample: Sample) -> NDArray[A
             sample.remarks.append(f"{name}: {values_text({sample.field: white}, [sample.field])}")
     if white is not None:
         return unit_values(checked_pixels(array, white, str(name)), white)
-    return array.astype(dtype)
+    return array.astype(dtype, copy=False)

@@ -163,5 +163,7 @@ def test_rows_of_a_table_by_name(table: mxrun.LoadedModel) -> None:
     assert np.array_equal(found.values, expected)
     assert found.notes == ("the records: missing values: size 1",)
     assert np.array_equal(table.predictor(2).predict(rows[0]).values, expected[:1])
-    with pytest.raises(mxrun.UserError, match="the rows have no kind"):
-        table.predict([{"Kind": "red", "size": 1, "day": "2024-01-01"}])
+    with pytest.raises(mxrun.UserError, match="row 1 lacks kind"):
+        table.predict([rows[0], {"Kind": "red", "size": 1, "day": "2024-01-01"}])
+    with pytest.raises(mxrun.UserError, match="row 0 lacks day"):
+        table.predict([{}])

@@ -342,11 +342,11 @@ def _of_array(column: EncodedColumn, values: NDArray[Any], where: str) -> Featur
     return FeatureColumn(*about, numbers)
 
 
-def _number(column: EncodedNumber, text: str) -> float:
+def _number(column: EncodedColumn, text: str) -> float:
     """Return the number of a text, or the day of one that is a date. Raises ValueError for none."""
-    if column.kind == "date" and not math.isnan(days := day_number(text, column.format)):
-        return days
-    return float(text)
+    form = column.form
+    days = day_number(text, form.format) if isinstance(form, DateForm) else math.nan
+    return float(text) if math.isnan(days) else days
 
 
 def _is_missing(value: object) -> bool:
