@@ -13,6 +13,7 @@ from mxrun.api.inspection import Network as Network
 from mxrun.api.model import LoadedModel as LoadedModel
 from mxrun.api.model import load as load
 from mxrun.api.parameters import ModelParameters as ModelParameters
+from mxrun.api.predictor import Predictor as Predictor
 from mxrun.api.results import EvaluationResult as EvaluationResult
 from mxrun.api.results import Prediction as Prediction
 from mxrun.api.results import RunResult as RunResult

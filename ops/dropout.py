@@ -42,9 +42,9 @@ PRODUCT = scalar.compile(lambda x, y: x * y)
 
 
 class DropoutParameters(Parameters):
-    """Parameters of Dropout (MXNet's names and defaults; MXNet's p = 1 gives only NaN)."""
+    """Parameters of Dropout (MXNet's names and defaults; its p = 1 gives only NaN, this one 0)."""
 
-    p: Annotated[float, Field(ge=0, lt=1)] = Field(
+    p: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.5, description="Probability that an element is set to zero."
     )
     mode: Literal["training", "always"] = Field(
@@ -67,8 +67,8 @@ class DropoutParameters(Parameters):
 
     @property
     def scale(self) -> float:
-        """Factor of a retained element: 1 / (1 - p)."""
-        return 1 / (1 - self.p)
+        """Factor of a retained element: 1 / (1 - p); 0 for p = 1, which retains nothing."""
+        return 1 / (1 - self.p) if self.p < 1 else 0.0
 
     def drops(self, is_train: bool) -> bool:
         """Return whether forward applies a mask; otherwise it copies data."""
@@ -88,7 +88,8 @@ class DropoutProperty(InPlaceProperty[DropoutParameters]):
     data and output have any shape; mask, a hidden output, has data's shape with size 1 along
     `axes`. Element i of the mask, in row-major order, is not zero if and only if the i-th 32-bit
     word of the operator's random stream is below ceil((1 - p) 2^32). In evaluation (unless mode is
-    always) and with p = 0, the mask is 1 and the output equals data. Backward reads the output's
+    always) and with p = 0, the mask is 1 and the output equals data; with p = 1 the mask is 0, as
+    in PyTorch. Backward reads the output's
     gradient and the mask: data's gradient is their product.
     """
 

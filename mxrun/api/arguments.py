@@ -7,22 +7,28 @@ import numbers
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.limits import MAX_BATCH
+from mxrun.base.near_names import listed, nearest
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.data_part import EVAL, TRAIN, DataPart
 from mxrun.inference.outputs import label_inputs
+from mxrun.io.images.pillow import is_pillow_image
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.options.shared import MAX, BatchSize
 
 Records: TypeAlias = (
     npt.ArrayLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
 )
+
+
+Layout: TypeAlias = Literal["CHW", "HWC"]
+"""Order of the axes of an image in an array: channels first, or last."""
 
 
 def data_part(built: ModelDefinition, data: Any, settings: Mapping[str, Any]) -> DataPart:
@@ -64,29 +70,31 @@ def _pair(built: ModelDefinition, pair: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def records(
-    data: Records, encoding: TableEncoding | None = None
+    data: Records, encoding: TableEncoding | None = None, layout: Layout = "CHW"
 ) -> tuple[dict[str, npt.NDArray[Any]] | None, tuple[str, ...]]:
     """Return the arrays by input, or else the paths, that the argument of `predict` names.
 
     encoding: that of the model's table, if it was trained on one: arrays may then hold words.
+    layout: of arrays that are images. Images of Pillow, and arrays of several sizes, come as
+    an array of objects.
     """
+    if layout not in ("CHW", "HWC"):
+        raise UserError(Diagnostic("unknown layout", None, "CHW or HWC", repr(layout)))
     data = table_records(data, encoding)
     if isinstance(data, (str, os.PathLike)):
         return None, (os.fspath(data),)
-    if isinstance(data, Mapping):
-        arrays = _named(data)
-        for name, array in arrays.items():
-            if encoding is None or name != "data":
-                _require_numbers(array, f"array {name!r}")
-        return arrays, ()
     if isinstance(data, (list, tuple)) and data:
         paths = [os.fspath(each) for each in data if isinstance(each, (str, os.PathLike))]
         if len(paths) == len(data):
             return None, tuple(paths)
-    array = _array(data, "the records")
-    if encoding is None:
-        _require_numbers(array, "this")
-    return {"": array}, ()
+    named = data if isinstance(data, Mapping) else {"": data}
+    arrays = _named(named)
+    for name, array in arrays.items():
+        if encoding is None or name not in ("", "data"):
+            _require_numbers(array, f"array {name!r}" if name else "this")
+        if layout == "HWC":
+            arrays[name] = _channels_first(array)
+    return arrays, ()
 
 
 def table_records(data: Any, encoding: TableEncoding | None) -> Any:
@@ -98,6 +106,12 @@ def table_records(data: Any, encoding: TableEncoding | None) -> Any:
     names = () if encoding is None else encoding.source_columns
     if encoding is None or isinstance(data, (str, os.PathLike, np.ndarray)):
         return data
+    if isinstance(data, Mapping) and any(
+        np.ndim(data[name]) == 0 for name in names if name in data
+    ):
+        data = [data]
+    if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
+        return {"data": _rows_of(data, names)}
     if not hasattr(data, "keys") or not names or any(name not in data for name in names):
         values = np.asarray(data, dtype=object) if isinstance(data, (list, tuple)) else data
         is_table = isinstance(values, np.ndarray) and values.ndim == 2
@@ -111,6 +125,27 @@ def table_records(data: Any, encoding: TableEncoding | None) -> Any:
     return {"data": np.stack(columns, axis=1)}
 
 
+def _rows_of(
+    rows: Sequence[Mapping[Any, Any]], names: Sequence[str | int]
+) -> npt.NDArray[np.object_]:
+    """Return rows by column as an array; what a row lacks is missing.
+
+    Raises UserError for a key that is no column but nearly one that its row lacks, and for a row
+    without any column.
+    """
+    for number, row in enumerate(rows):
+        others = [str(key) for key in row if key not in names]
+        lacking = [str(name) for name in names if name not in row]
+        hint = next(filter(None, (nearest(name, others) for name in lacking)), "")
+        if hint or len(lacking) == len(names):
+            expected = f"the columns {listed([*map(str, names)])}"
+            problem = f"row {number} lacks {listed(lacking)}"
+            raise UserError(Diagnostic(problem, None, expected, listed(others), hint=hint))
+    array = np.empty((len(rows), len(names)), object)
+    array[:] = [[row.get(name) for name in names] for row in rows]
+    return array
+
+
 def _named(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Return arrays by input. Raises UserError for keys that are no names, and for ragged rows."""
     for name in arrays:
@@ -120,7 +155,17 @@ def _named(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
 
 
 def _array(values: Any, what: str) -> npt.NDArray[Any]:
-    """Return values as an array. Raises UserError if their rows differ in shape."""
+    """Return values as an array; images of Pillow, and arrays of several shapes, as one of objects.
+
+    Raises UserError if the rows of anything else differ in shape.
+    """
+    items = list(values) if isinstance(values, (list, tuple)) else [values]
+    are_images = bool(items) and all(map(is_pillow_image, items))
+    are_arrays = all(isinstance(each, np.ndarray) and each.dtype.kind in "fiub" for each in items)
+    if are_images or (are_arrays and len({each.shape for each in items}) > 1):
+        objects = np.empty(len(items), object)
+        objects[:] = items
+        return objects
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -128,9 +173,21 @@ def _array(values: Any, what: str) -> npt.NDArray[Any]:
         raise UserError(Diagnostic(problem, None, "rows of equal shapes", str(error))) from error
 
 
+def _channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return arrays [..., height, width, channels] as [..., channels, height, width]."""
+    if array.dtype == object and isinstance(array.flat[0], np.ndarray):
+        moved = np.empty_like(array)
+        moved[:] = [*map(_channels_first, array)]
+        return moved
+    return np.moveaxis(array, -1, -3) if array.ndim >= 3 else array
+
+
 def _require_numbers(array: npt.NDArray[Any], what: str) -> None:
+    are_objects = array.dtype == object and array.ndim == 1 and array.size
+    if are_objects and (is_pillow_image(array[0]) or isinstance(array[0], np.ndarray)):
+        return
     if array.dtype.kind not in "fiub":
-        expected = "numbers, a path, a list of paths, or arrays by input"
+        expected = "numbers, images of Pillow, a path, a list of paths, or arrays by input"
         raise UserError(Diagnostic(f"predict cannot read {what}", None, expected, str(array.dtype)))
 
 

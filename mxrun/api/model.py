@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy.typing as npt
 
 from mxrun import library
-from mxrun.api.arguments import Records, batch_size, count, data_part, records
+from mxrun.api.arguments import Layout, Records, batch_size, count, data_part
 from mxrun.api.events import (
     Callback,
     CallbackObserver,
@@ -25,23 +25,21 @@ from mxrun.api.generation import TextGenerator
 from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
 from mxrun.api.parameters import ModelParameters
+from mxrun.api.predictor import Predictor
 from mxrun.api.results import EvaluationResult, Prediction, RunResult
 from mxrun.base.array_file import Arrays
 from mxrun.base.errors import PYTHON, Diagnostic, Stopped, UserError
 from mxrun.base.files import write_bytes
 from mxrun.base.flags import runs_folder
+from mxrun.base.recently_used import RecentlyUsed
 from mxrun.commands.evaluate import prepare_evaluation
-from mxrun.commands.infer import prepare_inference
 from mxrun.commands.train import TrainRequest, train_config
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config, is_config
 from mxrun.frontend import ModelDefinition, build
-from mxrun.inference.data_part import DataPart
 from mxrun.inference.onnx_file import onnx_file
-from mxrun.inference.result_arrays import result_arrays
 from mxrun.inspection.memory_report import memory_report
 from mxrun.options.evaluate import EvaluateOptions
-from mxrun.options.infer import InferOptions
 from mxrun.options.shared import MAX, BatchSize
 from mxrun.options.train import TrainOptions
 from mxrun.preparation.max_batch_size import max_batch_size
@@ -59,6 +57,9 @@ from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_r
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 _ONNX = ".onnx"
+# Names of outputs, and the batch size, for which `predict` keeps the network.
+_Selected: TypeAlias = tuple[tuple[str, ...], BatchSize | None]
+_MAX_PREDICTORS = 4
 # What `load` takes besides the configs of the commands.
 _ALSO = "a run's folder or name, a dictionary, "
 
@@ -147,6 +148,8 @@ class LoadedModel(TextGenerator):
         self._parsed, self._runs = parsed, runs
         self._built: ModelDefinition = trained.built if trained is not None else build(parsed)
         self._trained = trained
+        # Networks for `predict`, with the weights of now; `predictor` makes others.
+        self._predictors = RecentlyUsed[_Selected, Predictor](_MAX_PREDICTORS)
         # Weights with which `fit` begins, instead of the config's.
         self._start: WarmStartSource | None = None
         if trained is not None:
@@ -312,32 +315,45 @@ class LoadedModel(TextGenerator):
         *,
         outputs: Sequence[str] = (),
         batch: BatchSize | None = None,
+        layout: Layout = "CHW",
     ) -> Prediction:
         """Run the network on records, as `mxrun infer` does.
 
         data: an array [records, ...] or one record, read like a .npy file (pixels are scaled as in
-        training, then the transforms of evaluation are applied); a path of an image, a .npy file, a
-        table or a folder; a list of paths; or a dictionary of arrays by input. Of a model that was
-        trained on a table with `columns`, an array has its data columns as they are, words too;
-        they may also be a dictionary or a data frame of columns by name. outputs: layers
-        whose outputs are returned instead of the network's. batch: replaces the config's.
+        training, then the transforms of evaluation are applied); a list of arrays of several sizes;
+        an image of Pillow or a list of these, read like their files; a path of an image, a .npy
+        file, a table or a folder; a list of paths; or a dictionary of arrays by input. Of a model
+        that was trained on a table with `columns`, an array has its data columns as they are, words
+        and dates too; they may also be a dictionary or a data frame of columns by name, a
+        dictionary of one row, or a list of these, in which what a row lacks is missing. outputs:
+        layers whose outputs are returned instead of the network's. batch: replaces the config's.
+        layout: `HWC` for arrays of images whose channels are last.
+
+        The network is planned, allocated and bound for the first call of a number of records, and
+        kept: the next ones only compute. `predictor` fixes the number.
 
         Raises UserError for records that cannot be read or do not fit, and for unknown layers.
         """
-        batch = batch_size(batch)
+        names, batch = tuple(outputs), batch_size(batch)
+        predictor = self._predictors.get((names, batch), lambda: self._predictor(names, batch))
+        return predictor.predict(data, layout=layout)
+
+    def predictor(self, batch: int | None = None, *, outputs: Sequence[str] = ()) -> Predictor:
+        """Return the network prepared for calls in a loop, all of which run in batches of one size.
+
+        batch: records in a batch; by default the config's. Calls with fewer records compute a whole
+        batch, calls with more several. outputs: layers whose outputs are returned instead of the
+        network's. The weights are those of now. Everything is planned and allocated here. Raises
+        UserError for unknown layers, and if the network does not fit into memory.
+        """
+        batch = self._built.model.batch_size if batch is None else count("batch", batch, minimum=1)
+        return Predictor(self._model(), tuple(outputs), batch)
+
+    def _predictor(self, outputs: tuple[str, ...], batch: BatchSize | None) -> Predictor:
+        """Return the network for `predict`, in batches of at most `batch` records."""
         with library.plugin_errors():
-            model = self._model(batch)
-            arrays, files = records(data, model.checkpoint.manifest.encoding)
-            options = InferOptions(run=model.checkpoint.folder, outputs=tuple(outputs), batch=batch)
-            inference = prepare_inference(model, DataPart(arrays=arrays, files=files), options)
-            batches = list(inference.batches())
-        first = inference.outputs[0]
-        return Prediction(
-            result_arrays(batches),
-            [name for batch in batches for name in batch.records.names],
-            first.classes if first.top else (),
-            (*inference.notes, *inference.closing_notes),
-        )
+            model = self._model(max_batch_size(batch, self._parsed, training=False))
+        return Predictor(model, outputs)
 
     def plan(
         self,
@@ -397,6 +413,7 @@ class LoadedModel(TextGenerator):
     def _assign(self, name: str, array: npt.NDArray[Any]) -> None:
         """Replace the values of a parameter."""
         arrays = {**self._arrays(), name: array}
+        self._predictors.clear()
         self._assigned = True
         if self._trained is None:
             self._initial = arrays
@@ -419,6 +436,7 @@ class LoadedModel(TextGenerator):
     def _reopen(self, folder: Path, allow_changes: bool) -> None:
         """Take the weights of a run that has been trained."""
         self._trained = TrainedModel.open(folder, allow_changes=allow_changes, advice=IN_PYTHON)
+        self._predictors.clear()
         self._assigned = False
 
     def _require_weights_of(self, folder: Path) -> None:

@@ -189,10 +189,7 @@ _HINTS: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "schedule": {
-        **_lacking(
-            "such schedule",
-            *("cosineannealingwarmrestarts", "cosinedecayrestarts", "cycliclr", "lambdalr"),
-        ),
+        **_lacking("such schedule", "lambdalr"),
     },
     "initializer": {
         **_lacking("such initializer", "orthogonal", "bilinear", "lecunnormal", "lecununiform"),

@@ -29,6 +29,7 @@ _ORDER = (
     "training",
     "evaluate",
     "inference",
+    "loops",
     "generation",
     "runs",
     "memory",

@@ -9,13 +9,9 @@ from typing import Any
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.data_part import DataPart, open_part
 from mxrun.inference.head_statistics import HeadEvaluation, statistics_of
-from mxrun.inference.inference import (
-    Inference,
-    InferenceBatch,
-    InferenceSetup,
-    prepare,
-)
+from mxrun.inference.inference import Inference, InferenceSetup, SelectedOutputs, prepare
 from mxrun.inference.outputs import OutputHead, predictions
+from mxrun.inference.prepared_inference import InferenceBatch
 from mxrun.inference.records import DatasetSource
 from mxrun.options.evaluate import EvaluateOptions
 from mxrun.options.shared import divide_settings
@@ -156,8 +152,8 @@ def prepare_evaluation(
     """Open the records and prepare the network; nothing is evaluated yet. Raises UserError."""
     sources: list[str] = []
 
-    def select(built: ModelDefinition) -> Sequence[OutputHead]:
-        return list(predictions(built).values())
+    def select(built: ModelDefinition) -> SelectedOutputs:
+        return SelectedOutputs(list(predictions(built).values()), measured=True)
 
     def open_source(model: TrainedModel, selected: Sequence[OutputHead]) -> DatasetSource:
         del selected
@@ -168,5 +164,5 @@ def prepare_evaluation(
             model.built, opened.dataset, metrics, notes, targets=True, path=opened.path
         )
 
-    setup = InferenceSetup(select, open_source, measured=True)
+    setup = InferenceSetup(select, open_source)
     return EvaluationRun(prepare(trained, options, setup, notify), sources[-1], options.errors)

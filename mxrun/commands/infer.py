@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.frontend import ModelDefinition
 from mxrun.inference.array_records import ArraySource, named_arrays
 from mxrun.inference.data_part import DataPart, data_set_file, open_part
-from mxrun.inference.inference import Inference, InferenceSetup, prepare
+from mxrun.inference.inference import Inference, InferenceSetup, SelectedOutputs, prepare
 from mxrun.inference.outputs import OutputHead, heads, needed_inputs
 from mxrun.inference.records import DatasetSource, FileSource, RecordSource
 from mxrun.inference.result_arrays import result_arrays
@@ -42,29 +43,36 @@ def prepare_inference(
     """
     names = options.outputs or ()
     measured = part.split is not None and not names
-    setup = InferenceSetup(
-        lambda built: heads(built, names),
-        lambda model, selected: _source(model, part, selected, measured),
-        measured,
-        options.top,
-        options.classes,
-    )
-    return prepare(trained, options, setup, notify)
+
+    def select(built: ModelDefinition) -> SelectedOutputs:
+        return SelectedOutputs(heads(built, names), measured, options.top, options.classes)
+
+    def open_source(model: TrainedModel, selected: Sequence[OutputHead]) -> RecordSource:
+        return record_source(model, part, needed_inputs(model.built, selected), measured)
+
+    return prepare(trained, options, InferenceSetup(select, open_source), notify)
 
 
-def _source(
-    trained: TrainedModel, part: DataPart, selected: Sequence[OutputHead], measured: bool
+def record_source(
+    trained: TrainedModel,
+    part: DataPart,
+    needed: tuple[Sequence[str], Sequence[str]],
+    measured: bool = False,
 ) -> RecordSource:
-    """Return the source of the records."""
+    """Return the source of the records.
+
+    needed: the inputs of data, and of labels, on which the outputs depend. measured: whether the
+    loss and the metrics of a part of the data are computed.
+    """
     built = trained.built
-    data, labels = needed_inputs(built, selected)
+    data, labels = needed
     if part.split is not None:
         opened = open_part(trained, part)
         metrics = built.training.metrics if measured else None
         return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
     names = " and ".join(map(repr, labels or data))
     if part.arrays is not None and not labels:
-        return ArraySource(built, named_arrays(part.arrays, data), trained.checkpoint.manifest)
+        return ArraySource(trained.samples, named_arrays(part.arrays, data))
     if labels:
         raise UserError(
             Diagnostic(
@@ -81,10 +89,7 @@ def _source(
         raise UserError(
             Diagnostic(
                 f"the network has several inputs ({names}), but a file has records of one",
-                hint="--split reads records of all of them",
+                hint=f"write all with numpy.savez(FILE, {'=..., '.join(data)}=...), or use --split",
             )
         )
-    manifest = trained.checkpoint.manifest
-    white = manifest.whites.get(data[0])
-    files, settings, encoding = part.files, part.settings, manifest.encoding
-    return FileSource(built, files, data[0], white, manifest.columns, settings, encoding)
+    return FileSource(trained, part.files, data[0], part.settings)

@@ -11,38 +11,27 @@ from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.frontend import ModelDefinition
-from mxrun.frontend.data import evaluation_pipeline
 from mxrun.inference.records import Records, RecordSource
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.sample import Sample, array_samples
-from mxrun.train.checkpoint import Manifest
 
 
 class ArraySource(RecordSource):
     """Records of arrays, one for each data input; they are read like .npy files."""
 
-    def __init__(self, built: ModelDefinition, arrays: Arrays, manifest: Manifest) -> None:
+    def __init__(self, samples: Mapping[str, Sample], arrays: Arrays) -> None:
         """Read all records. Raises UserError if one does not fit, or if their numbers differ.
 
-        arrays: by input, [records, *record] or one record.
+        samples: how each input reads them. arrays: by input, [records, *record] or one record.
         """
-        pipeline = evaluation_pipeline(built.options.data)
         self._rows: dict[str, list[npt.NDArray[Any]]] = {}
-        self.remarks: list[str] = []
+        remarks: list[str] = []
         for field, array in arrays.items():
-            white = manifest.whites.get(field)
-            encoding = manifest.encoding if field == "data" else None
-            sample = Sample(
-                built.model.records[field],
-                pipeline,
-                field,
-                white,
-                encoding=encoding,
-                remarks=self.remarks,
-            )
-            self.tally = self.tally if encoding is None else sample.tally
+            sample = samples[field].for_records()
             self._rows[field] = list(array_samples(array, f"array {field!r}", sample))
+            self.tally = self.tally if sample.encoding is None else sample.tally
+            remarks += sample.remarks
+        self.remarks = remarks[:1]
         counts = {field: len(rows) for field, rows in self._rows.items()}
         if len({*counts.values()}) > 1:
             raise UserError(

@@ -8,17 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.tensor import Shape
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
-from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
-from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
-from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.inference.outputs import (
     OutputHead,
@@ -28,7 +22,8 @@ from mxrun.inference.outputs import (
     row_shapes,
     subgraph,
 )
-from mxrun.inference.records import Records, RecordSource
+from mxrun.inference.prepared_inference import InferenceBatch, Output, PreparedInference, Row
+from mxrun.inference.records import RecordSource
 from mxrun.io.files import unreadable_error
 from mxrun.options.shared import MAX
 from mxrun.preparation.max_batch_size import largest_batch
@@ -36,52 +31,6 @@ from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.preparation.planning import planned_staging, request_for
 from mxrun.preparation.prepared import Prepared, preparing
 from mxrun.run.trained_model import RunningOptions, TrainedModel
-from mxrun.runtime.engine.default import engine_of
-from mxrun.runtime.engine.interface import RunContext
-from mxrun.train.operations import LoopOperations
-
-Array = npt.NDArray[Any]
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Output:
-    """Output tensor, with one row per record.
-
-    shape: of one record's row. top: number of most likely classes reported; 0 for the numbers
-    themselves. classes: names of all classes.
-    """
-
-    head: OutputHead
-    shape: Shape
-    top: int = 0
-    classes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Name of the output for the user."""
-        return self.head.name
-
-    def to_json(self, values: Array) -> Row:
-        """Return one record's result as JSON; of equal values the lower class comes first."""
-        if not self.top:
-            return {"output": values.tolist()}
-        likeliest = np.argsort(-values, kind="stable")[: self.top].tolist()
-        figure = "probability" if self.head.classes else "value"
-        return {
-            "top": [
-                {"class": number, "name": self.classes[number], figure: float(values[number])}
-                for number in likeliest
-            ]
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class InferenceBatch:
-    """Results of one batch: its records, and for each output an array [records, *shape]."""
-
-    records: Records
-    arrays: Mapping[str, Array]
 
 
 class Inference:
@@ -91,19 +40,11 @@ class Inference:
     labels' classes, if any.
     """
 
-    def __init__(
-        self,
-        trained: TrainedModel,
-        source: RecordSource,
-        executor: Executor,
-        outputs: Sequence[Output],
-        classes: tuple[str, ...],
-        batch_size: int,
-    ) -> None:
-        self.trained, self.outputs = trained, tuple(outputs)
-        self.classes = classes
-        self.total, self.batch_size = source.total, batch_size
-        self._source, self._executor = source, executor
+    def __init__(self, prepared: PreparedInference, source: RecordSource) -> None:
+        self.prepared, self.trained, self.outputs = prepared, prepared.trained, prepared.outputs
+        self.classes, self.batch_size = prepared.classes, prepared.batch_size
+        self.total = source.total
+        self._source = source
         self._records, self._seconds = 0, 0.0
 
     @property
@@ -119,53 +60,11 @@ class Inference:
         Raises UserError naming the file if a record cannot be read.
         """
         started = time.perf_counter()
-        self._executor.clear_carried(EVALUATE)
-        draws = RANDOM_STATE in self._executor.plan.specs
-        random = self._executor.tensor(RANDOM_STATE).mirror() if draws else None
-        results = {
-            output: self._executor.result(EVALUATE, output.head.entry.name).mirror()
-            for output in self.outputs
-        }
-        operations = LoopOperations(engine_of(self.trained.built.options.engine))
-        evaluate = operations.evaluate(lambda _: self._executor.run(EVALUATE), EVALUATE)
-        for number, records in enumerate(self._loaded(operations)):
-            if random is not None:
-                random.array[1:] = UNTRAINED, number
-                random.store()
-            operations.run(evaluate)
-            count = len(records.names)
-            arrays = {}
-            for output, result in results.items():
-                result.load()
-                rows = result.array.reshape(self.batch_size, *output.shape)
-                arrays[output.name] = rows[:count].copy()
-            self._records += count
+        for batch in self.prepared.batches(self._source):
+            self._records += len(batch.records.names)
             self._seconds = time.perf_counter() - started
             advance(self._records)
-            yield InferenceBatch(records, arrays)
-
-    def _loaded(self, operations: LoopOperations) -> Iterator[Records]:
-        """Load batch after batch."""
-        batches = self._source.batches(self._executor, self.batch_size)
-        records: Records | None = None
-
-        def load(run: RunContext) -> None:
-            nonlocal records
-            records = next(batches, None)
-
-        # The source measures the results of a batch when it is asked for the next one.
-        loading = operations.engine.new_operator(
-            load,
-            reads=[operations.results],
-            writes=[operations.batch],
-            updates=[operations.measured],
-            name="load",
-        )
-        while True:
-            operations.run(loading)
-            if records is None:
-                return
-            yield records
+            yield batch
 
     def rows(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Row]:
         """Yield the results record by record: file, number of the record in it, label, outputs.
@@ -209,7 +108,7 @@ class Inference:
                 {"name": output.name, "shape": list(output.shape)} for output in self.outputs
             ],
             "batch_size": self.batch_size,
-            "threads": self._executor.plan.device.host_threads,
+            "threads": self.prepared.executor.plan.device.host_threads,
             "records": self._records,
             "seconds": self._seconds,
             "records_per_s": self._records / max(self._seconds, 1e-9),
@@ -237,18 +136,25 @@ class Inference:
 
 
 @dataclass(frozen=True)
-class InferenceSetup:
-    """Outputs and records of an inference, for a network of any batch size.
+class SelectedOutputs:
+    """Outputs that an inference computes for every record.
 
-    measured: whether the losses are computed, which the source of records measures. top: number of
-    classes reported. classes: a file of their names.
+    measured: whether the losses are computed too, which the source of records measures. top: number
+    of classes reported. classes: a file of their names.
     """
 
-    select: Callable[[ModelDefinition], Sequence[OutputHead]]
-    open_source: Callable[[TrainedModel, Sequence[OutputHead]], RecordSource]
-    measured: bool
+    heads: Sequence[OutputHead]
+    measured: bool = False
     top: int | None = None
     classes: Path | None = None
+
+
+@dataclass(frozen=True)
+class InferenceSetup:
+    """Outputs and records of an inference, for a network of any batch size."""
+
+    select: Callable[[ModelDefinition], SelectedOutputs]
+    open_source: Callable[[TrainedModel, Sequence[OutputHead]], RecordSource]
 
 
 def prepare(
@@ -256,41 +162,56 @@ def prepare(
 ) -> Inference:
     """Prepare a network for `setup`; of `options` only how to run is read. Raises UserError."""
     with preparing(trained.built.options, notify):
-        return _prepared(trained, options, setup, notify)
+        if options.batch == MAX:
+            trained = trained.with_batch_size(_largest_batch(trained, options, setup, notify))
+        selection = setup.select(trained.built)
+        source = setup.open_source(trained, selection.heads)
+        available = available_records(source, trained.built)
+        prepared = bind_network(trained, options, selection, available, source.staged, notify)
+        return Inference(prepared, source)
 
 
-def _prepared(
-    trained: TrainedModel, options: RunningOptions, setup: InferenceSetup, notify: Notify
-) -> Inference:
-    if options.batch == MAX:
-        trained = trained.with_batch_size(_largest_batch(trained, options, setup, notify))
-    built = trained.built
-    selected = setup.select(built)
-    source = setup.open_source(trained, selected)
+def available_records(source: RecordSource, built: ModelDefinition) -> int:
+    """Return the number of records in a source's first batch. Raises UserError if there is none."""
     available = source.available(built.model.batch_size)
     if not available:
         raise UserError("there are no records to infer")
+    return available
+
+
+def bind_network(
+    trained: TrainedModel,
+    options: RunningOptions,
+    selection: SelectedOutputs,
+    available: int,
+    staged: Callable[[int], Mapping[str, TensorSpec]],
+    notify: Notify,
+) -> PreparedInference:
+    """Plan and bind the network for batches of the available records.
+
+    staged: returns the tensors for prefetching of a batch size (`RecordSource.staged`).
+    """
+    built, selected = trained.built, selection.heads
     batch_size = planned_batch(built, selected, available)
-    outputs = _outputs(trained, setup, selected, row_shapes(built, selected, batch_size))
-    compiled = _compile_request(
-        trained, options, selected, source, (batch_size, setup.measured), notify
-    )
+    outputs = _outputs(trained, selection, row_shapes(built, selected, batch_size))
+    specs = staged(batch_size)
+    compiled = _compile_request(trained, options, selection, batch_size, specs, notify)
     prepared = Prepared.of(built, compile_plan(*compiled))
     prepared.begin(trained.copy_into)
-    classes = _names_of_labels(trained, setup, outputs)
-    return Inference(trained, source, prepared.executor, outputs, classes, batch_size)
+    classes = _names_of_labels(trained, selection, outputs)
+    return PreparedInference(trained, prepared.executor, outputs, classes, batch_size)
 
 
 def _largest_batch(
     trained: TrainedModel, options: RunningOptions, setup: InferenceSetup, notify: Notify
 ) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
-    selected = setup.select(trained.built)
-    source = setup.open_source(trained, selected)
+    selection = setup.select(trained.built)
+    source = setup.open_source(trained, selection.heads)
 
     def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
-        work = (size, setup.measured)
-        return _compile_request(trained, options, selected, source, work, ignore_note)
+        staged = source.staged(size)
+        return _compile_request(trained, options, selection, size, staged, ignore_note)
 
     largest = largest_batch(trained.built, compile_request, notify)
     if source.total is None or source.total >= largest:
@@ -302,43 +223,39 @@ def _largest_batch(
 def _compile_request(
     trained: TrainedModel,
     options: RunningOptions,
-    selected: Sequence[OutputHead],
-    source: RecordSource,
-    work: tuple[int, bool],
+    selection: SelectedOutputs,
+    batch_size: int,
+    staged: Mapping[str, TensorSpec],
     notify: Notify,
 ) -> tuple[Symbol, CompileRequest]:
-    """Return the symbol and the compile request; work: batch size, and whether to measure."""
+    """Return the symbol and the compile request for a batch size."""
     built = trained.built
-    batch_size, measured = work
-    losses = built.model.symbol.heads if measured else ()
-    return subgraph(selected, losses), replace(
+    losses = built.model.symbol.heads if selection.measured else ()
+    return subgraph(selection.heads, losses), replace(
         request_for(built, False, options.threads, notify),
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
-        staged=planned_staging(built, source.staged(batch_size)),
+        staged=planned_staging(built, staged),
         precision=options.precision or built.options.precision,
     )
 
 
 def _outputs(
-    trained: TrainedModel,
-    setup: InferenceSetup,
-    selected: Sequence[OutputHead],
-    rows: Mapping[str, Shape],
+    trained: TrainedModel, selection: SelectedOutputs, rows: Mapping[str, Shape]
 ) -> list[Output]:
     """Return the outputs of the heads.
 
     A head reports classes if it is a distribution over classes, or if `top` is given.
     """
     outputs = []
-    for head in selected:
+    for head in selection.heads:
         shape = rows[head.name]
-        if len(shape) != 1 or (setup.top is None and not head.classes):
+        if len(shape) != 1 or (selection.top is None and not head.classes):
             outputs.append(Output(head, shape))
             continue
-        top = min(setup.top or 1, shape[0])
-        outputs.append(Output(head, shape, top, _class_names(trained, setup.classes, shape[0])))
-    unused = "--top" if setup.top is not None else "--classes" if setup.classes else None
+        names = _class_names(trained, selection.classes, shape[0])
+        outputs.append(Output(head, shape, min(selection.top or 1, shape[0]), names))
+    unused = "--top" if selection.top is not None else "--classes" if selection.classes else None
     if unused and not any(output.top for output in outputs):
         raise UserError(
             Diagnostic(
@@ -350,10 +267,10 @@ def _outputs(
 
 
 def _names_of_labels(
-    trained: TrainedModel, setup: InferenceSetup, outputs: Sequence[Output]
+    trained: TrainedModel, selection: SelectedOutputs, outputs: Sequence[Output]
 ) -> tuple[str, ...]:
     """Return the class names of a file, or else those of training; empty if there are none."""
-    given = [output.classes for output in outputs if output.top and setup.classes is not None]
+    given = [output.classes for output in outputs if output.top and selection.classes is not None]
     return given[0] if given else trained.classes
 
 

@@ -21,7 +21,6 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.config import Overrides, SourceNode
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
-from mxrun.frontend.data import evaluation_pipeline
 from mxrun.graph.phases import EVALUATE
 from mxrun.inference.file_settings import PATH, given_settings, with_settings
 from mxrun.inference.outputs import label_inputs
@@ -30,18 +29,18 @@ from mxrun.io.dataset.registry import DATASETS, TABLE
 from mxrun.io.decompressed import SUFFIXES as COMPRESSED
 from mxrun.io.files import MAXIMUM_BYTES, user_path, visible_below
 from mxrun.io.images.kinds import SUFFIXES
-from mxrun.io.images.options import reads_as_stored
 from mxrun.io.loading.bad_records import BadRecord, BadRecords
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.loading.staging import Staging, staging_specs
-from mxrun.io.sample import Sample, read_samples, samples
+from mxrun.io.sample import read_samples, samples
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm
 from mxrun.preparation.planning import staged_names
 from mxrun.run.data_workers import python_transforms
+from mxrun.run.trained_model import TrainedModel
 from mxrun.train.host_arrays import slots, staged_arrays
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import MetricKind
@@ -106,38 +105,23 @@ class FileSource(RecordSource):
     """Records of files in the given order; `-` is standard input, a folder all files below it."""
 
     def __init__(
-        self,
-        built: ModelDefinition,
-        inputs: Sequence[str],
-        field: str,
-        white: float | None,
-        columns: Sequence[str] = (),
-        settings: Overrides = (),
-        encoding: TableEncoding | None = None,
+        self, trained: TrainedModel, inputs: Sequence[str], field: str, settings: Overrides = ()
     ) -> None:
         """Find the files; nothing is read yet.
 
-        white: that of training's images, if it read images. columns: names of a table's data
-        columns; encoding: of these. settings: `KEY=VALUE` for the form of tables, such as
-        `label=kind`. Raises UserError for missing files and wrong settings.
+        settings: `KEY=VALUE` for the form of tables, such as `label=kind`. Raises UserError for
+        missing files and wrong settings.
         """
-        pipeline = evaluation_pipeline(built.options.data)
+        built, manifest = trained.built, trained.checkpoint.manifest
         size = built.model.records[field].elements
-        table = _table_form(built, size, tuple(columns), settings)
-        if encoding is not None:
-            table = _encoded_form(table, encoding, settings)
+        table = _table_form(built, size, manifest.columns, settings)
+        if manifest.encoding is not None:
+            table = _encoded_form(table, manifest.encoding, settings)
         self._field = field
-        train = built.data.get("train")
-        self._sample = Sample(
-            built.model.records[field],
-            pipeline,
-            field,
-            white,
-            table,
-            encoding,
-            as_stored=train is not None and reads_as_stored(train.options),
+        self._sample = replace(
+            trained.samples[field].for_records(), table=table, encoding=manifest.encoding
         )
-        self.tally = None if encoding is None else self._sample.tally
+        self.tally = None if manifest.encoding is None else self._sample.tally
         self.remarks = self._sample.remarks
         files, data = input_files(inputs), built.options.data
         if data.on_bad_record == "skip":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.inference.inference import InferenceBatch
+from mxrun.inference.prepared_inference import InferenceBatch
 
 
 def result_arrays(batches: Sequence[InferenceBatch]) -> dict[str, npt.NDArray[Any]]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.dtype import numpy_dtype
+from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.near_names import listed
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
@@ -31,14 +32,16 @@ from mxrun.io.encodings import marked_encoding, refuse_compressed
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
-from mxrun.io.images.decode import decode_image, takes_images
+from mxrun.io.images.decode import decoded, takes_images
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import SUFFIXES, image_kind
+from mxrun.io.images.pillow import image_pixels
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm, parse_table
 from mxrun.io.transforms.base import Record
+from mxrun.io.transforms.chunk import Item
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
-from mxrun.io.transforms.program import RowProgram
+from mxrun.io.transforms.program import Raw, RowProgram
 from mxrun.io.transforms.window_stage import Misfit
 
 _NPY = b"\x93NUMPY"
@@ -66,6 +69,23 @@ class Sample:
     tally: Tally = dataclass_field(default_factory=Tally, compare=False)
     remarks: list[str] = dataclass_field(default_factory=list, compare=False)
     as_stored: bool = False
+    _programs: dict[float | None, RowProgram] = dataclass_field(default_factory=dict, compare=False)
+
+    def for_records(self) -> Sample:
+        """Return the same description with a tally and remarks of its own."""
+        return replace(self, tally=Tally(), remarks=[])
+
+    def program(self, scale: float | None) -> RowProgram:
+        """Return the program that makes rows of records whose values have a scale factor."""
+        if scale not in self._programs:
+            shape = (self.spec.shape[0] if len(self.spec.shape) == 3 else None, None, None)
+            column = LazyField(_unread, 0, shape, self.spec.dtype, scale)
+            self._programs[scale] = RowProgram(self.pipeline, self.field, column, self.spec, 0)
+        return self._programs[scale]
+
+
+def _unread(number: int) -> Record:
+    raise InternalError(f"record {number} is in memory already")
 
 
 def read_samples(path: Path, sample: Sample) -> Iterator[NDArray[Any]]:
@@ -100,12 +120,14 @@ def _rows(
     """Yield records as the network reads them: transformed and scaled."""
     remaining, first = iter(records), 0
     while chunk := list(islice(remaining, _CHUNK)):
-        yield from _chunk_rows([record for record, _ in chunk], chunk[0][1], first, name, sample)
+        yield from _chunk_rows(
+            list[Item](record for record, _ in chunk), chunk[0][1], first, name, sample
+        )
         first += len(chunk)
 
 
 def _chunk_rows(
-    records: list[Record | EncodedImage],
+    records: list[Item],
     scale: float | None,
     first: int,
     name: Path | str,
@@ -113,15 +135,25 @@ def _chunk_rows(
 ) -> Iterator[NDArray[Any]]:
     """Yield the rows of records of one scale; `first` is the number of the first in its file."""
     spec, count = sample.spec, len(records)
-    shape = (spec.shape[0] if len(spec.shape) == 3 else None, None, None)
-    column = LazyField(records.__getitem__, count, shape, spec.dtype, scale)
-    program = RowProgram(sample.pipeline, sample.field, column, spec, 0)
+    if not sample.pipeline and scale is None:
+        complete = [each for each in records if _is_row(each, spec)]
+        if len(complete) == count:
+            yield from complete
+            return
     numbers, rows = np.arange(count), np.empty((count, *spec.shape), spec.dtype)
-    failed = dict(program.write(program.read(numbers), numbers, np.zeros_like(numbers), rows))
+    epochs = np.zeros_like(numbers)
+    failed = dict(sample.program(scale).write(Raw(records), numbers, epochs, rows))
     for at, row in enumerate(rows):
         if at in failed:
             raise _explained(failed[at], name, first + at, sample)
         yield row
+
+
+def _is_row(record: Item, spec: TensorSpec) -> TypeGuard[NDArray[Any]]:
+    """Return whether a record is a row of the network's as it is."""
+    if not isinstance(record, np.ndarray):
+        return False
+    return record.shape == spec.shape and record.dtype == numpy_dtype(spec.dtype)
 
 
 def _explained(error: UserError, name: Path | str, number: int, sample: Sample) -> UserError:
@@ -154,11 +186,9 @@ def _records(
     if content.startswith(_NPY):
         yield from _array_records(read_npy(io.BytesIO(content), name), name, sample)
     elif image_kind(content) is not None:
-        if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
-            problem = f"{name}: the network's input is not an image"
-            raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
+        _require_image(spec, name)
         image = EncodedImage(content, str(name), sample.as_stored)
-        yield from _image_records(image, sample)
+        yield from _image_records(image, name, sample)
     else:
         _require_table(content, name, sample.table.encoding)
         if takes_images(spec) and names_images(content):
@@ -177,8 +207,15 @@ def _records(
             yield row.reshape(spec.shape) if fits else row, None
 
 
+def _require_image(spec: TensorSpec, name: Path | str) -> None:
+    """Raise UserError if an input takes no images."""
+    if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
+        problem = f"{name}: the network's input is not an image"
+        raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
+
+
 def _image_records(
-    image: EncodedImage, sample: Sample
+    image: Record | EncodedImage, name: Path | str, sample: Sample
 ) -> Iterator[tuple[Record | EncodedImage, float | None]]:
     """Yield an image as one record: pixels, or numbers if training read numbers."""
     if sample.white is not None:
@@ -192,20 +229,33 @@ def _image_records(
     if sample.encoding is None:
         yield image, 1.0
         return
-    pixels = decode_image(image, sample.spec.shape[0])
-    yield from _array_records(pixels.reshape(1, -1), image.source, sample)
+    pixels = decoded(image, sample.spec.shape)
+    yield from _array_records(pixels.reshape(1, -1), name, sample)
 
 
 def _array_records(
     array: NDArray[Any], name: Path | str, sample: Sample
-) -> Iterator[tuple[Record, float | None]]:
-    """Yield an array's records before transforms, each with the scale factor of its values."""
+) -> Iterator[tuple[Record | EncodedImage, float | None]]:
+    """Yield an array's records before transforms, each with the scale factor of its values.
+
+    An array of objects holds images of Pillow, or a record in each.
+    """
     if sample.encoding is not None:
         rows, tally = sample.encoding.encode_array(array, str(name))
         sample.tally.add(tally)
         yield from ((row.reshape(sample.spec.shape), None) for row in rows)
         return
-    yield from ((record, None) for record in _split(_numbers(array, name, sample), sample))
+    if array.dtype != object:
+        yield from ((record, None) for record in _split(_numbers(array, name, sample), sample))
+        return
+    for at, item in enumerate(array):
+        where = f"{name}: record {at}"
+        if isinstance(item, np.ndarray):
+            yield from _array_records(item, where, sample)
+        else:
+            _require_image(sample.spec, where)
+            pixels = image_pixels(item, sample.spec.shape[0], where, sample.as_stored)
+            yield from _image_records(pixels, where, sample)
 
 
 def _header_hint(form: TableForm) -> str:
@@ -264,4 +314,4 @@ def _numbers(array: NDArray[Any], name: Path | str, sample: Sample) -> NDArray[A
             sample.remarks.append(f"{name}: {values_text({sample.field: white}, [sample.field])}")
     if white is not None:
         return unit_values(checked_pixels(array, white, str(name)), white)
-    return array.astype(dtype)
+    return array.astype(dtype, copy=False)

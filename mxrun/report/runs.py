@@ -53,7 +53,7 @@ class RunList:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table; the least important columns are left out, then names are shortened."""
         runs = self.report["runs"]
-        columns = [(name, list(map(cell, runs))) for name, cell in _COLUMNS.items()]
+        columns = [(name, list(map(cell, runs))) for name, cell in RUN_COLUMNS.items()]
         names = [str(run["name"]) for run in runs]
         least = min(max(map(len, names)), _MIN_NAME) + _PADDING
         for name in _LESS_IMPORTANT:
@@ -85,7 +85,8 @@ def _best(run: Report) -> str:
     best = run["best"]
     if best is None:
         return _ABSENT
-    return f"{best['metric']} {metric_text(best['value'])} @ {best['epoch']}"
+    saved = "" if best["checkpoint"] is not None else ", not saved"
+    return f"{best['metric']} {metric_text(best['value'])} @ {best['epoch']}{saved}"
 
 
 def _last(run: Report) -> str:
@@ -111,7 +112,7 @@ def _arena(run: Report) -> str:
     return _ABSENT if run["arena_bytes"] is None else bytes_text(run["arena_bytes"])
 
 
-_COLUMNS: Mapping[str, Cell] = {
+RUN_COLUMNS: Mapping[str, Cell] = {
     "state": lambda run: str(run["state"]),
     "epochs": _epochs,
     _BEST: _best,

@@ -32,13 +32,15 @@ _LOSS = "loss"
 class BestFigure:
     """Best value of a metric over the epochs, by the rule that selects checkpoints; see `SavedRun`.
 
-    loss: of the same epoch; None if it is not finite.
+    loss: of the same epoch; None if it is not finite. checkpoint: the step of the epoch's
+    checkpoint; None if it is not saved, or deleted.
     """
 
     metric: str
     value: float
     loss: float | None
     epoch: int
+    checkpoint: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class SavedRun:
     numbers of the last evaluation, or of training if the run has none. parameters: number of
     elements. arena_bytes: of a finished run. bytes: on disk. config: the resolved config as plain
     values. series: finite values of each figure by epoch, of evaluations or of training as `last`.
-    higher: the figures of which more is better.
+    higher: the figures of which more is better. checkpoints: steps of the saved ones by the epoch
+    at whose end they were.
     """
 
     path: Path
@@ -68,6 +71,7 @@ class SavedRun:
     config: Plain
     series: Mapping[str, Mapping[int, float]]
     higher: frozenset[str]
+    checkpoints: Mapping[int, int]
 
     @property
     def name(self) -> str:
@@ -78,7 +82,7 @@ class SavedRun:
         """Return the best value of a metric; None if it is not known of any epoch."""
         losses = self.series.get(_LOSS, {})
         figures = [
-            BestFigure(metric, value, losses.get(epoch), epoch)
+            BestFigure(metric, value, losses.get(epoch), epoch, self.checkpoints.get(epoch))
             for epoch, value in self.series.get(metric, {}).items()
         ]
         return max(figures, key=self.rank, default=None)
@@ -161,6 +165,7 @@ def read_run(path: Path) -> SavedRun:
         config=config,
         series=series,
         higher=_higher(train),
+        checkpoints={each["epoch"]: each["step"] for each in records if each["step"] in steps},
     )
 
 

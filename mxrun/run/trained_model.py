@@ -10,13 +10,17 @@ from typing import TypeAlias
 
 from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.once import cached_property
 from mxrun.config import Overrides, Parsed
 from mxrun.config.bundled import is_config
 from mxrun.config.foreign_files import foreign_weights
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition, build
+from mxrun.frontend.data import evaluation_pipeline
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
+from mxrun.io.images.options import reads_as_stored
+from mxrun.io.sample import Sample
 from mxrun.io.vocabulary.saved import read_vocabulary
 from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.options.evaluate import EvaluateOptions
@@ -117,6 +121,23 @@ class TrainedModel:
         if self.classes or self.vocabulary is None or not continues:
             return self.classes
         return tuple(repr(self.vocabulary.token(each)) for each in range(len(self.vocabulary)))
+
+    @cached_property
+    def samples(self) -> dict[str, Sample]:
+        """How records from outside of a data set are read, by input, as those of training were."""
+        manifest, built, train = self.checkpoint.manifest, self.built, self.built.data.get("train")
+        pipeline = evaluation_pipeline(built.options.data)
+        return {
+            field: Sample(
+                spec,
+                pipeline,
+                field,
+                manifest.whites.get(field),
+                encoding=manifest.encoding if field == "data" else None,
+                as_stored=train is not None and reads_as_stored(train.options),
+            )
+            for field, spec in built.model.records.items()
+        }
 
     def copy_into(self, executor: Executor) -> None:
         """Copy the parameters and auxiliary states into a plan's arena.

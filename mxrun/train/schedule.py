@@ -154,7 +154,7 @@ class StepDecay(Schedule):
 
     @model_validator(mode="after")
     def _one_unit(self) -> StepDecay:
-        _require_one_unit(self.steps, self.epochs)
+        require_one_unit(self.steps, self.epochs)
         return self
 
     def rate_at(self, moment: Moment, base: float) -> float:
@@ -205,7 +205,7 @@ class MultiStep(Schedule):
 
     @model_validator(mode="after")
     def _one_unit(self) -> MultiStep:
-        _require_one_unit(self.steps, self.epochs)
+        require_one_unit(self.steps, self.epochs)
         given = self.steps or self.epochs or ()
         if any(later <= earlier for earlier, later in pairwise(given)):
             raise ValueError("steps or epochs must increase")
@@ -450,7 +450,8 @@ class PlateauState:
         return value < self.best - margin
 
 
-def _require_one_unit(steps: object, epochs: object) -> None:
+def require_one_unit(steps: object, epochs: object) -> None:
+    """Raise ValueError unless a schedule is given in steps or in epochs, and not in both."""
     if (steps is None) == (epochs is None):
         raise ValueError("give either steps or epochs")
 

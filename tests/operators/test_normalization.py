@@ -419,7 +419,7 @@ def test_P5_normalization_declares_what_its_backward_reads(
 @pytest.mark.parametrize(
     ("operator", "parameters", "problem"),
     [
-        ("Dropout", {"p": 1.0}, "'p' cannot be 1.0"),
+        ("Dropout", {"p": 1.5}, "'p' cannot be 1.5"),
         ("Dropout", {"mode": "never"}, "'mode' cannot be 'never'"),
         ("BatchNorm", {"eps": -1.0}, "'eps' cannot be -1.0"),
         ("LRN", {}, "parameter 'nsize' is missing"),

@@ -16,6 +16,7 @@ from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.options.runs import RunsOptions
 from mxrun.preparation.planning import load
+from mxrun.report.runs import RUN_COLUMNS
 from mxrun.run.trained_model import select_checkpoint
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy, saved_steps
@@ -382,3 +383,13 @@ def test_a_run_that_early_stopping_ended_says_what_continues_it() -> None:
     _, notes = run_with_notes(stopping, "train.epochs=6", resume=True)
     (note,) = (note for note in notes if "is already finished" in note)
     assert "train.early_stopping.patience with --resume --allow-changes continues it" in note
+
+
+def test_the_best_epoch_of_a_sort_names_its_checkpoint_only_if_it_is_there() -> None:
+    run_training("train.epochs=3", "train.checkpoint={every: 1 epoch, keep: 1}")
+    (step,) = saved_steps(Path("runs/one"))
+    for metric in ("accuracy", "loss"):
+        (run,) = list_runs(RunsOptions(sort=metric))["runs"]
+        is_last = run["best"]["epoch"] == 3
+        assert run["best"]["checkpoint"] == (step if is_last else None)
+        assert ("not saved" in str(RUN_COLUMNS["best @ epoch"](run))) is not is_last

@@ -194,6 +194,38 @@ AGAINST_TORCH += [
     )
     for rise, anneal in [(0.0, "cosine"), (0.01, "cosine"), (0.01, "linear")]
 ]
+CYCLIC = {"base_lr": 0.04, "max_lr": BASE, "step_size_up": 6, "cycle_momentum": False}
+AGAINST_TORCH += [
+    ("cosine_restarts", {"steps": 7}, "CosineAnnealingWarmRestarts", {"T_0": 7}, slice(None)),
+    (
+        "cosine_restarts",
+        {"epochs": 1, "growth": 2, "final": 0.1},
+        "CosineAnnealingWarmRestarts",
+        {"T_0": PER_EPOCH, "T_mult": 2, "eta_min": 0.04},
+        slice(None),
+    ),
+    (
+        "cyclic",
+        {"steps": 20, "first": 0.1, "rise": 0.3},
+        "CyclicLR",
+        {**CYCLIC, "step_size_down": 14},
+        slice(None),
+    ),
+    (
+        "cyclic",
+        {"steps": 12, "first": 0.1, "shrink": 0.5},
+        "CyclicLR",
+        {**CYCLIC, "mode": "triangular2"},
+        slice(None),
+    ),
+    (
+        "cyclic",
+        {"steps": 12, "first": 0.1, "decay": 0.9},
+        "CyclicLR",
+        {**CYCLIC, "mode": "exp_range", "gamma": 0.9},
+        slice(None),
+    ),
+]
 BETTER_AND_WORSE = [
     *[3.0, 2.9, 2.95, 2.95, 2.9, 2.89999, 2.5, 2.6, 2.6, 2.6, 2.6, 2.6, 2.6, 2.6, 2.4, 9.0],
     float("nan"),
@@ -266,6 +298,8 @@ EVERY: dict[str, dict[str, Any]] = {
     "cosine": {"final": 0.01},
     "linear": {},
     "polynomial": {"power": 3.0},
+    "cosine_restarts": {"steps": 7, "growth": 2, "final": 0.1},
+    "cyclic": {"epochs": 2, "first": 0.1, "peak": 2.0, "rise": 0.3, "shrink": 0.5, "decay": 0.9},
     "exponential": {"factor": 0.9},
     "one_cycle": {"peak": 3.0},
     "plateau": {},
@@ -292,7 +326,7 @@ def test_every_step_has_a_finite_rate_of_at_least_zero(
 def test_the_warm_up_grows_evenly_to_the_full_rate(name: str, warmup: int, begin: float) -> None:
     parameters = {**EVERY[name], "warmup_steps": warmup, "warmup_begin": begin}
     got = [made(name, parameters).rate(step, 1000, 100, BASE) for step in range(1, warmup + 1)]
-    full = BASE * (3 / 25 if name == "one_cycle" else 1)
+    full = BASE * {"one_cycle": 3 / 25, "cyclic": 0.1}.get(name, 1)
     assert got[-1] == pytest.approx(full)
     whole = [begin * BASE, *got]
     increments = [later - earlier for earlier, later in zip(whole, got, strict=False)]

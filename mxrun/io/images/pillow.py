@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import zlib
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import fail
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import image_kind
-from mxrun.io.images.orientation import orientation_of
+from mxrun.io.images.orientation import UPRIGHT, orientation_of, upright
 from mxrun.io.images.png import PNG, metadata, missing_rows
 
 _UNDECODABLE = "cannot be decoded as an image"
@@ -59,9 +61,38 @@ def decode(image: EncodedImage, channels: int) -> NDArray[np.uint8]:
     if image.content[: len(PNG)] == PNG and (lacking := missing_rows(image.content)):
         fail(image.source, 0, f"the image ends {lacking} bytes of pixels too early")
     try:
-        pixels = np.asarray(found.convert("L" if channels == 1 else "RGB"))
+        return _pixels(found, channels)
     except _DAMAGED as error:
         _fail(image, stream, error)
+
+
+def is_pillow_image(value: object) -> bool:
+    """Return whether a value is an image of Pillow, which its caller then has imported."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(value, module.Image)
+
+
+def image_pixels(image: Any, channels: int, source: str, as_stored: bool) -> NDArray[np.uint8]:
+    """Return the pixels of an image of Pillow, as those of a file: uint8 [channels, height, width].
+
+    It is turned as its EXIF data say, unless `as_stored`. Raises UserError for pixels of more than
+    8 bits, and for a file that turns out to be damaged.
+    """
+    if image.mode not in _EIGHT_BITS:
+        got = f"Pillow's mode {image.mode}"
+        problem = f"{source}: unsupported pixel format"
+        raise UserError(Diagnostic(problem, None, "8 bits per channel", got))
+    try:
+        pixels = _pixels(image, channels)
+    except _DAMAGED as error:
+        raise UserError(Diagnostic(f"{source}: {_UNDECODABLE}: {_reason(error)}")) from error
+    number = UPRIGHT if as_stored else orientation_of([image.getexif().tobytes()])
+    return np.ascontiguousarray(upright(pixels, number).transpose(2, 0, 1))
+
+
+def _pixels(image: Any, channels: int) -> NDArray[np.uint8]:
+    """Return the pixels of Pillow's image as they are stored, uint8 [height, width, channels]."""
+    pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     return pixels.reshape(*pixels.shape[:2], channels)
 
 

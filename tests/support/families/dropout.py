@@ -65,6 +65,13 @@ ROWS: list[Row] = [
         peers=(),
     ),
     *rows("Dropout", ({"p": 0.0}, (4, 5)), ({"p": 0.0, "axes": (0,)}, (4, 5))),
+    *rows(
+        "Dropout",
+        ({"p": 1.0}, (4, 5)),
+        ({"p": 1.0, "axes": (0,)}, (4, 21)),
+        peers=("PyTorch",),
+        no_peer="MXNet divides by zero",
+    ),
     *rows("Dropout", ({}, (4, 5)), ({"p": 0.9, "axes": (1,)}, (4, 5, 2)), is_train=False),
 ]
 
