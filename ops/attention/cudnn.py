@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mxrun.base.device import CUDA, DeviceDescription, tasks_for_elements
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, TensorSpec, align
 from mxrun.codegen.jit import NativeFunction
@@ -240,7 +240,7 @@ class AttentionHeads:
             tensor=projection.slot,
             stack=self._stack(projection).place,
         )
-        tasks = tasks_for_elements(rows * projection.width)
+        tasks = self.device.tasks_for_elements(rows * projection.width)
         return LoopPart(function, arguments, tasks, self.scratch_bytes)
 
     def _loop(self, function: NativeFunction, logsumexp: Slot | None) -> KernelPart:
@@ -256,7 +256,9 @@ class AttentionHeads:
             probabilities=self.probabilities.place,
             logsumexp=logsumexp,
         )
-        return LoopPart(function, arguments, tasks_for_elements(self.pairs), self.scratch_bytes)
+        return LoopPart(
+            function, arguments, self.device.tasks_for_elements(self.pairs), self.scratch_bytes
+        )
 
     def _square(self, place: Scratch, dtype: str) -> StackedMatrices:
         s = self.sizes
