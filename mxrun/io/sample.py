@@ -39,7 +39,7 @@ from mxrun.io.images.pillow import image_pixels
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm, parse_table
 from mxrun.io.transforms.base import Record
-from mxrun.io.transforms.chunk import Item
+from mxrun.io.transforms.chunk import Item, stacked
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
 from mxrun.io.transforms.program import Raw, RowProgram
 from mxrun.io.transforms.window_stage import Misfit
@@ -75,11 +75,15 @@ class Sample:
         """Return the same description with a tally and remarks of its own."""
         return replace(self, tally=Tally(), remarks=[])
 
+    @property
+    def record_shape(self) -> tuple[int | None, ...]:
+        """Shape of a record before its transforms, as far as it is known."""
+        return (self.spec.shape[0] if len(self.spec.shape) == 3 else None, None, None)
+
     def program(self, scale: float | None) -> RowProgram:
         """Return the program that makes rows of records whose values have a scale factor."""
         if scale not in self._programs:
-            shape = (self.spec.shape[0] if len(self.spec.shape) == 3 else None, None, None)
-            column = LazyField(_unread, 0, shape, self.spec.dtype, scale)
+            column = LazyField(_unread, 0, self.record_shape, self.spec.dtype, scale)
             self._programs[scale] = RowProgram(self.pipeline, self.field, column, self.spec, 0)
         return self._programs[scale]
 
@@ -121,9 +125,13 @@ def _rows(
     remaining, first = iter(records), 0
     while chunk := list(islice(remaining, _CHUNK)):
         yield from _chunk_rows(
-            list[Item](record for record, _ in chunk), chunk[0][1], first, name, sample
+            [_item(record) for record, _ in chunk], chunk[0][1], first, name, sample
         )
         first += len(chunk)
+
+
+def _item(record: Record | EncodedImage) -> Item:
+    return record if isinstance(record, EncodedImage) else np.asarray(record)
 
 
 def _chunk_rows(
@@ -142,7 +150,8 @@ def _chunk_rows(
             return
     numbers, rows = np.arange(count), np.empty((count, *spec.shape), spec.dtype)
     epochs = np.zeros_like(numbers)
-    failed = dict(sample.program(scale).write(Raw(records), numbers, epochs, rows))
+    raw = Raw(stacked(records, sample.record_shape))
+    failed = dict(sample.program(scale).write(raw, numbers, epochs, rows))
     for at, row in enumerate(rows):
         if at in failed:
             raise _explained(failed[at], name, first + at, sample)
