@@ -66,7 +66,7 @@ class CudnnProduct(LibraryProduct):
     def prepared(self, part: str, choices: Choices) -> PreparedProduct:
         """Prepare the plan as `part` of a kernel; raises Unsupported.
 
-        A bias is added by the engine, if one does that, or in a pass of its own.
+        A bias is added by an engine that cuDNN recommends for that, or in a pass of its own.
         """
         if self.operation is None:
             raise Unsupported("cuDNN has no operation for the product")
@@ -75,8 +75,8 @@ class CudnnProduct(LibraryProduct):
             is_widened = output.dtype == FLOAT32 and OperationGraph((self.operation,)).is_low
             bias = None if self.bias is None else bias_of(output)
             if bias is not None or is_widened:
-                # Of float32 gradients of bfloat16 weights, A100 and B200 have only such a graph,
-                # and the H100 has another one for groups.
+                # For float32 gradients of bfloat16 weights there are engines on every card if a
+                # copy follows the convolution; without, on the H100 alone, there also for groups.
                 with suppress(Unsupported):
                     places = {} if self.bias is None else {Role.BIAS: self.bias}
                     return self._planned(part, choices, followed(self.operation, bias), places)

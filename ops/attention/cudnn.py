@@ -188,7 +188,7 @@ class AttentionHeads:
                 (s.value_size, s.keys),
             )
             return [
-                Projection(slot, width, rows, s.heads * width, stack)
+                Projection(slot, width=width, rows=rows, columns=s.heads * width, stack=stack)
                 for stack, (slot, (width, rows)) in enumerate(zip(slots, sizes, strict=False))
             ]
         (slot,) = slots
@@ -196,10 +196,10 @@ class AttentionHeads:
         return [
             Projection(
                 slot and replace(slot, offset=nbytes * place),
-                s.head_size,
-                s.queries,
-                columns,
-                stack,
+                width=s.head_size,
+                rows=s.queries,
+                columns=columns,
+                stack=stack,
             )
             for stack, place in enumerate((0, *s.packed_places))
         ]
@@ -207,7 +207,8 @@ class AttentionHeads:
     def output(self, slot: Slot, stack: int) -> Projection:
         """Return the output, or its gradient."""
         s = self.sizes
-        return Projection(slot, s.value_size, s.queries, s.heads * s.value_size, stack)
+        columns = s.heads * s.value_size
+        return Projection(slot, width=s.value_size, rows=s.queries, columns=columns, stack=stack)
 
     def _gradient(
         self, left: StackedMatrices, right: StackedMatrices, result: Projection

@@ -29,14 +29,14 @@ _NOT_SUPPORTED = range(3000, 4000)
 class Descriptor:
     """Descriptor of cuDNN, destroyed when it is garbage-collected.
 
-    kept: the descriptors that its attributes refer to.
+    references: the descriptors that its attributes refer to.
     """
 
     def __init__(self, kind: DescriptorKind) -> None:
         library, result = require(), c_void_p()
         library.call("cudnnBackendCreateDescriptor", kind, ctypes.byref(result))
         self.kind, self.handle = kind, result.value or 0
-        self.kept: list[Descriptor] = []
+        self.references: list[Descriptor] = []
         destroy = weakref.finalize(
             self, library.status, "cudnnBackendDestroyDescriptor", self.handle
         )
@@ -50,7 +50,7 @@ class Descriptor:
         if isinstance(value, bytes):
             elements: Any = ctypes.create_string_buffer(value, len(value))
         else:
-            self.kept += [each for each in given if isinstance(each, Descriptor)]
+            self.references += [each for each in given if isinstance(each, Descriptor)]
             raw = [each.handle if isinstance(each, Descriptor) else each for each in given]
             elements = (ELEMENTS.get(attribute.type, c_int) * len(raw))(*raw)
         status = require().status(
@@ -87,7 +87,7 @@ class Descriptor:
         count = self._get(attribute, most, handles)
         for each in found:
             # What is asked of a result concerns the descriptor that it came from.
-            each.kept.append(self)
+            each.references.append(self)
         return found[:count]
 
     def _get(self, attribute: Attribute, most: int, elements: Any) -> int:
