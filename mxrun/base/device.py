@@ -19,6 +19,8 @@ _MOST_CALLS = 8
 _MOST_TASKS = 32
 
 CPU, REFERENCE = "cpu", "reference"
+# Family of the kernels of NVIDIA's cards, and the kind by which configs select them.
+CUDA, GPU = "cuda", "gpu"
 # Pattern of the names by which configs select kinds of devices.
 KIND_NAME = "[A-Za-z][A-Za-z0-9_-]{0,99}"
 
@@ -49,7 +51,8 @@ class DeviceDescription:
 
     family: kernels that run on it, those with `@implement(..., devices=(family,))`. index: number
     among the devices of its kind. numpy_bodies: how NumPy bodies run. threads: how many may
-    compute; scratch space of a kernel depends on them, but no result. instruction_set: name of the
+    compute, on a card how many tasks at a time; scratch space of a kernel depends on them, but no
+    result. instruction_set: name of the
     processor's instructions; empty if no kernel depends on them. library: name and version of the
     kernel library, `none` where it is missing; empty if kernels need none.
     """
@@ -74,6 +77,11 @@ class DeviceDescription:
         worthwhile = max(flops // _FLOPS_PER_CALL, min(flops // _FLOPS_PER_TASK, 2))
         tasks = most_tasks(min(worthwhile, _MOST_CALLS))
         return Cut(tasks, self.workers(tasks))
+
+    @property
+    def host_threads(self) -> int:
+        """How many threads of the host compute: none of a card's is one."""
+        return 1 if self.family == CUDA else self.threads
 
     def workers(self, tasks: int) -> int:
         """Return how many threads at most work on a loop of `tasks`."""

@@ -41,6 +41,7 @@ from mxrun.codegen.arguments import FLOATS, Arguments
 from mxrun.codegen.code_identity import InlinedBody, identity_of
 from mxrun.codegen.compilation import compilation
 from mxrun.codegen.declaration import only_native
+from mxrun.codegen.gpu_kernel import GpuKernel, kernel_of
 from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.object_cache import CompiledObject
 
@@ -63,6 +64,10 @@ class NativeCode(Protocol):
     @property
     def address(self) -> int:
         """Address of the code."""
+
+    @property
+    def gpu_kernel(self) -> GpuKernel:
+        """The same loop as a kernel of a GPU."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,11 @@ class NativeFunction:
         return object_cache.link(compiled)
 
     @cached_property
+    def gpu_kernel(self) -> GpuKernel:
+        """Kernel of a GPU, whose parameters are the arguments in their order."""
+        return kernel_of(self._symbol, self.arguments.values())
+
+    @cached_property
     def key(self) -> str | None:
         """Key of the machine code in the object cache, a digest of everything it depends on.
 
@@ -137,17 +147,20 @@ class NativeFunction:
         text = f"{name}\n{options}\n{identity}"
         return None if identity is None else object_cache.key_of(text)
 
+    @property
+    def _symbol(self) -> str:
+        # Two functions of one name must not share a symbol, even if different processes compiled
+        # them.
+        name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
+        return f"{name}_{self.key or id(self)}"
+
     def _compile(self) -> CompiledObject:
         # The compiler is imported only when it is needed: its import takes some 50 ms.
         from mxrun.codegen.sequential.compiler import compile_function
 
-        # Two functions of one name must not share a symbol, even if different processes compiled
-        # them.
-        name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
-        symbol = f"{name}_{self.key or id(self)}"
         with compilation():
             return compile_function(
-                symbol,
+                self._symbol,
                 self.body,
                 self.arguments,
                 dict(self.constants),

@@ -57,7 +57,7 @@ class StepsReport:
             "batch_size": built.batch_size,
             "contexts": built.contexts,
             "micro_batches": built.micro_batches,
-            "threads": self.planned.plan.device.threads,
+            "threads": self.planned.plan.device.host_threads,
             "steps": len(self.step_ms),
             "mxrun": {
                 "step_ms": quantiles(self.step_ms),

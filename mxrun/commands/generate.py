@@ -140,7 +140,7 @@ class Generation:
             "top_p": sampling.top_p,
             "seed": self.seed,
             "batch_size": self.planned.batch,
-            "threads": self.plan.device.threads,
+            "threads": self.plan.device.host_threads,
             "planned_bytes": self.plan.planned_bytes,
             "carried_bytes": self.plan.classes()[MemoryClass.CARRIED.value].total_bytes,
             "tokens": made,

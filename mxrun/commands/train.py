@@ -20,7 +20,7 @@ from mxrun.io.dataset.request import open_datasets
 from mxrun.options.shared import MAX
 from mxrun.options.train import TrainOptions
 from mxrun.preparation.budget import budget_notes
-from mxrun.preparation.device import context_notes, describe
+from mxrun.preparation.device import context_notes, describe, host_body_notes
 from mxrun.preparation.max_batch_size import max_batch_size
 from mxrun.preparation.micro_batches import micro_batch_notes, planned
 from mxrun.preparation.notes import Notify, ignore_note
@@ -181,7 +181,11 @@ def open_run(
         autotuned = {TRAIN: saved.implementations, **saved.others}
     planned_run = planned(built, training=True, notify=notify, autotuned=autotuned)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
-    plan_notes = (*micro_batch_notes(planned_run), *budget_notes(planned_run.plan))
+    plan_notes = (
+        *micro_batch_notes(planned_run),
+        *budget_notes(planned_run.plan),
+        *host_body_notes(planned_run.plan),
+    )
     built_notes = (
         *context_notes(planned_run.built),
         *carried_notes(planned_run.built, datasets["train"]),
@@ -300,7 +304,7 @@ class _Training:
                 parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
                 planned_bytes=run.planned_bytes,
                 contexts=run.built.contexts,
-                threads=run.plan.device.threads,
+                threads=run.plan.device.host_threads,
                 resumed_from=resumed_from,
                 trainable=trainable_elements(run.built),
                 warm_start=warm_start(run.built, run.started_from),
@@ -360,7 +364,7 @@ class _Training:
             recompute=recompute,
             micro_batches=run.built.micro_batches,
             contexts=run.built.contexts,
-            threads=run.plan.device.threads,
+            threads=run.plan.device.host_threads,
             core_wait_share=core_wait_share,
             classes=tuple(run.datasets["train"].classes),
             same_as_loss=tuple(_same_as_loss(run.built)),

@@ -195,6 +195,11 @@ class Device(ABC):
         return ""
 
     @classmethod
+    def unusable(cls, index: int) -> str:
+        """Return why device `index`, which is here, cannot be used; empty if it can."""
+        return ""
+
+    @classmethod
     @abstractmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description of device `index` on which `threads` may compute."""
@@ -238,6 +243,12 @@ class Device(ABC):
         """Return the tensor at `handle`."""
         return DeviceTensor(self, handle, spec)
 
+    def mirror(self, handle: Handle, spec: TensorSpec) -> Mirror:
+        """Return an array that is written or read again and again, such as an io slot."""
+        if self.has_host_memory:
+            return Mirror(self.view(handle, spec))
+        return CopiedMirror(self.tensor(handle, spec))
+
     # -- programs ------------------------------------------------------------------------------
 
     @abstractmethod
@@ -259,6 +270,10 @@ class Device(ABC):
     def synchronise(self) -> None:
         """Wait until everything that was started has finished."""
         return
+
+    def take_notes(self) -> list[str]:
+        """Return notes for the user that programs have left since the last call."""
+        return []
 
     # -- speeds --------------------------------------------------------------------------------
 
@@ -318,9 +333,7 @@ class DeviceTensor:
 
     def mirror(self) -> Mirror:
         """Return an array that is written or read again and again, such as an io slot."""
-        if self.device.has_host_memory:
-            return Mirror(self.device.view(self.handle, self.spec))
-        return CopiedMirror(self)
+        return self.device.mirror(self.handle, self.spec)
 
 
 class Mirror:

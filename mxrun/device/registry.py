@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from mxrun.base.device import CPU, KIND_NAME, REFERENCE, DeviceDescription
+from mxrun.base.device import CPU, GPU, KIND_NAME, REFERENCE, DeviceDescription
 from mxrun.base.errors import InternalError
 from mxrun.base.near_names import listed
 from mxrun.base.registry import Registry
@@ -27,10 +27,17 @@ def _reference() -> type[Device]:
     return ReferenceDevice
 
 
+def _gpu() -> type[Device]:
+    from mxrun.device.cuda.device import CudaDevice
+
+    return CudaDevice
+
+
 # Functions that return the class: the kinds that come with mxrun are imported when they are used.
 DEVICES: Registry[Callable[[], type[Device]]] = Registry("device")
 DEVICES.add(CPU, _cpu)
 DEVICES.add(REFERENCE, _reference)
+DEVICES.add(GPU, _gpu)
 
 
 def register_device(name: str) -> Callable[[DeviceClass], DeviceClass]:

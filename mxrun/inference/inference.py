@@ -209,7 +209,7 @@ class Inference:
                 {"name": output.name, "shape": list(output.shape)} for output in self.outputs
             ],
             "batch_size": self.batch_size,
-            "threads": self._executor.plan.device.threads,
+            "threads": self._executor.plan.device.host_threads,
             "records": self._records,
             "seconds": self._seconds,
             "records_per_s": self._records / max(self._seconds, 1e-9),

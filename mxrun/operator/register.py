@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from mxrun.base.device import CPU, DeviceDescription
+from mxrun.base.device import CPU, CUDA, DeviceDescription
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.near_names import Suggestions, folded
@@ -57,6 +57,8 @@ class Operators(Registry[type[AnyProperty]]):
         return unknown_operator(name, Suggestions(most=1))
 
 
+# Families of devices that run loops of the package's own compilers.
+_GENERATED = {"jit": (CPU, CUDA)}
 OPERATORS = Operators("operator")
 _LISTED = "`mxrun ops` lists the operators"
 _IMPLEMENTATIONS: Registry[Mapping[str, Implementation]] = Registry("implementations")
@@ -133,12 +135,13 @@ def _require_property(candidate: object) -> None:
 
 
 def implement(
-    *names: str, backend: str, devices: Iterable[str] = (CPU,), before: str = ""
+    *names: str, backend: str, devices: Iterable[str] | None = None, before: str = ""
 ) -> Callable[[ImplementationClass], ImplementationClass]:
     """Class decorator: add an implementation of the named operators, preferred in order of
     definition.
 
-    backend: its name. devices: families of devices that its kernels run on. before: name of an
+    backend: its name. devices: families of devices that its kernels run on; by default the CPU, and
+    cards too for generated loops, whose backend is `jit`. before: name of an
     implementation that this one is preferred to, even if that is already defined.
 
     Raises InternalError if an operator already has an implementation of that name.
@@ -150,7 +153,8 @@ def implement(
             if backend in table:
                 raise InternalError(f"{name} has two implementations named {backend!r}")
             implementation = implementation_class()
-            implementation.name, implementation.devices = backend, frozenset(devices)
+            families = _GENERATED.get(backend, (CPU,)) if devices is None else devices
+            implementation.name, implementation.devices = backend, frozenset(families)
             defined = list(table.items())
             place = [*table].index(before) if before in table else len(defined)
             defined.insert(place, (backend, implementation))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.errors import Diagnostic
 from mxrun.base.foreign_names import hint_for
-from mxrun.base.near_names import nearest
+from mxrun.base.near_names import listed, nearest
 from mxrun.config import Parsed, RunOptions
 from mxrun.device import registry
 from mxrun.device.interface import Device
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.contexts import mixing_layers
+from mxrun.graph.phases import TRAIN
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.planner.plan import Plan
 
 _OWN_DEVICE = "the key `plugins` names the file of a device of your own"
 
@@ -43,6 +46,22 @@ def context_notes(built: ModelDefinition) -> list[str]:
     ]
 
 
+def host_body_notes(plan: Plan) -> list[str]:
+    """Return a note about the steps of training on a card that run on the host."""
+    if plan.device.family != CUDA:
+        return []
+    steps = plan.phases[TRAIN].steps
+    names = [
+        step.name for step in steps if step.kernel and step.kernel.implementation == NUMPY.name
+    ]
+    if not names:
+        return []
+    return [
+        f"context: {len(names)} of {len(steps)} steps have no kernel for cards and run in NumPy on "
+        f"the host, with copies both ways: {listed(names)}"
+    ]
+
+
 def with_device_checked(parsed: Parsed) -> Parsed:
     """Return the config, with a diagnostic added for each of its devices that is not here."""
     known = registry.device_kinds()
@@ -52,11 +71,15 @@ def with_device_checked(parsed: Parsed) -> Parsed:
             hint = hint_for("device", kind) or nearest(kind, known) or _OWN_DEVICE
             parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
             continue
-        count = registry.device_kind(kind).count()
+        found = registry.device_kind(kind)
+        count = found.count()
         if index >= count:
-            hint = "" if count else registry.device_kind(kind).missing()
+            hint = "" if count else found.missing()
             problem = f"there is no device {kind}:{index}"
             parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
+        elif reason := found.unusable(index):
+            problem = f"{kind}:{index} cannot be used"
+            parsed = parsed.with_problem(_missing(parsed, number, problem, reason))
     return parsed
 
 

@@ -229,6 +229,9 @@ class TrainingLoop:
         self.progress = self._with_end(progress)
         if self.progress.batch == 0:
             self.measure.reset()
+        for replica in self._replicas:
+            for note in replica.executor.device.take_notes():
+                self._observer.note(note)
         saver.after_epoch(done, self.progress, improved)
         self._observer.epoch_done(done)
         saver.after_step(self.progress, interrupted())

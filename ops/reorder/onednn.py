@@ -6,7 +6,7 @@ import math
 from functools import cache
 
 from mxrun.base.blocked import panels_of
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import CPU, CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cpu.onednn import library, operations
@@ -21,7 +21,7 @@ from mxrun.ops.reorder.packing import Lines, moving_part
 _FLOAT = 4
 
 
-@implement("_reorder", backend="packing", before="jit")
+@implement("_reorder", backend="packing", before="jit", devices=(CPU, CUDA))
 class CompiledPacking(Implementation):
     """Reorders between a plain tensor and a packed layout for matrix products."""
 

@@ -10,6 +10,7 @@ from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.ops.copy_part import copy_part
+from mxrun.ops.reorder.channels import layout_part
 
 
 class ReorderParameters(Parameters):
@@ -48,16 +49,20 @@ class Reorder(Operator):
 
 @implement("_reorder", backend="jit")
 class CompiledConversion(Implementation):
-    """Conversion to another dtype in the same layout, for machines without oneDNN."""
+    """Conversion to another dtype or between the plain and the channels-last layout, for devices
+    without oneDNN.
+    """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the conversion, in one pass."""
-        (data,), (output,) = request.inputs, request.outputs
+        (data,), (output,), device = request.inputs, request.outputs, request.device
         types = (output.dtype, data.dtype)
-        if data.layout != output.layout or not {*types} <= {BFLOAT16, FLOAT32}:
+        if data.layout == output.layout and {*types} <= {BFLOAT16, FLOAT32}:
+            part = copy_part(source(0), target(0), data.elements, device, stored=types)
+        elif (found := layout_part(data, output)) is not None:
+            part = found
+        else:
             return None
-        count, device = data.elements, request.device
-        part = copy_part(source(0), target(0), count, device, stored=types)
         return native_kernel(self.name, [part], (data,), (output,), request.requests, device)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:

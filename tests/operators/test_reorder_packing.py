@@ -192,3 +192,17 @@ def test_layouts_without_lines_of_sixteen_words_are_refused(
 ) -> None:
     strides = (4096, 256, 256, 256)
     assert Lines.of(Blocked((64, 64, 3, 3), strides, blocks), word) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_compiled_loop_moves_channels_without_a_library(dtype: str) -> None:
+    plain = TensorSpec((3, 5, 4, 7), dtype)
+    last = plain.with_layout(CHANNELS_LAST)
+    data = drawn(plain.elements).astype(numpy_dtype(dtype))
+    found = moved(reordered("jit", plain, last), data)
+    expected = np.moveaxis(data.reshape(plain.shape), 1, -1)
+    assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
+    back = moved(reordered("jit", last, plain), found)
+    assert back.tobytes() == data.tobytes()
+    wide = TensorSpec(plain.shape, "int32")
+    assert reordered("jit", wide, wide.with_layout(CHANNELS_LAST)) is None

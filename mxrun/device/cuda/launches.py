@@ -1,0 +1,122 @@
+"""Launches of compiled loops → launches of kernels, whose parameters are fixed."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.dtype import FLOAT32
+from mxrun.base.errors import InternalError
+from mxrun.codegen.arguments import Arguments, require_row_major, slot_of
+from mxrun.codegen.jit import require_arguments
+from mxrun.device.cuda.memory import CudaMemory, address_of
+from mxrun.device.cuda.modules import Modules
+from mxrun.device.cuda.queue import Queue
+from mxrun.operator.launch import Handle, LoopLaunch
+
+Array = npt.NDArray[Any]
+# CuPy passes NumPy's numbers with their size, but makes a float64 of a Python float.
+Word: TypeAlias = "np.int64 | np.float32"
+# Kind of a table's entries.
+_ENTRY = "int64"
+
+
+class Constants:
+    """Arrays of constants and tables on a card, copied there when a program is bound."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._arrays: dict[int, tuple[Array, CudaMemory]] = {}
+        self._tables: list[CudaMemory] = []
+
+    def array(self, array: Array) -> int:
+        """Return the address of an array's copy, one for all its uses."""
+        if id(array) not in self._arrays:
+            require_row_major(array)
+            self._arrays[id(array)] = array, self._copied(array)
+        return self._arrays[id(array)][1].address
+
+    def table(self, entries: tuple[int, ...]) -> int:
+        """Return the address of a table's slots."""
+        self._tables.append(self._copied(np.array(entries, np.int64)))
+        return self._tables[-1].address
+
+    def _copied(self, array: Array) -> CudaMemory:
+        queue, memory = self._queue, CudaMemory.zeroed(self._queue, array.nbytes)
+        queue.write(memory.address, array)
+        return memory
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """Launch of a kernel with fixed parameters."""
+
+    function: Any
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    parameters: tuple[Word, ...]
+
+    def start(self, queue: Queue) -> None:
+        """Launch the kernel on the queue's stream."""
+        self.function(self.grid, self.block, self.parameters, stream=queue.stream)
+
+
+def kernel_call(
+    launch: LoopLaunch, iterations: tuple[int, ...], modules: Modules, constants: Constants
+) -> KernelCall:
+    """Return the launch of a loop's kernel in the given iterations of the enclosing loops.
+
+    Raises TypeError if the arguments are not those that the function declares.
+    """
+    require_arguments(launch.function, launch.arguments)
+    kernel, given = launch.function.gpu_kernel, launch.arguments
+    words = _Words(iterations, constants, not isinstance(given, Arguments))
+    if isinstance(given, Arguments):
+        values = [getattr(given, name) for name in type(given).kinds()]
+    else:
+        values = [*given]
+    *kinds, _ = kernel.parameters
+    if len(kinds) != len(values):
+        raise InternalError(f"{kernel.symbol} takes {len(kinds)} parameters, not {len(values)}")
+    parameters = tuple(words.of(value, kind) for value, kind in zip(values, kinds, strict=True))
+    blocks = -(-launch.tasks // kernel.tasks_per_block)
+    return KernelCall(
+        modules.function(kernel),
+        (blocks, 1, 1),
+        (kernel.threads, 1, 1),
+        (*parameters, np.int64(launch.tasks)),
+    )
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Parameters of a kernel: addresses on the card, and numbers.
+
+    has_bits: whether numbers are given by their bits, as those of a map.
+    """
+
+    iterations: tuple[int, ...]
+    constants: Constants
+    has_bits: bool
+
+    def of(self, value: Any, kind: str) -> Any:
+        """Return the parameter for an argument of some kind."""
+        if isinstance(value, Handle):
+            return np.int64(address_of(value, self.iterations))
+        if isinstance(value, np.ndarray):
+            return np.int64(self.constants.array(value))
+        if isinstance(value, tuple):
+            entries = tuple(int(self.of(each, _ENTRY)) for each in value)
+            return np.int64(self.constants.table(entries))
+        if kind != FLOAT32:
+            return np.int64(slot_of(value))
+        return _float_of(value) if self.has_bits else np.float32(value)
+
+
+def _float_of(bits: int) -> Any:
+    """Return the number whose bits an argument of a map holds."""
+    return np.float32(struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0])
