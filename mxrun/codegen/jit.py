@@ -41,7 +41,7 @@ from mxrun.codegen.arguments import FLOATS, Arguments
 from mxrun.codegen.code_identity import InlinedBody, identity_of
 from mxrun.codegen.compilation import compilation
 from mxrun.codegen.declaration import only_native
-from mxrun.codegen.gpu_kernel import GpuKernel, kernel_of
+from mxrun.codegen.gpu_kernel import GpuKernel, cached_kernel
 from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.object_cache import CompiledObject
 
@@ -67,7 +67,7 @@ class NativeCode(Protocol):
 
     @property
     def gpu_kernel(self) -> GpuKernel:
-        """The same loop as a kernel of a GPU."""
+        """The code as a kernel of graphics cards, of which half a warp is a worker."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,14 @@ class NativeFunction:
 
     @cached_property
     def gpu_kernel(self) -> GpuKernel:
-        """Kernel of a GPU, whose parameters are the arguments in their order."""
-        return kernel_of(self._symbol, self.arguments.values())
+        """The function as a kernel of graphics cards."""
+
+        def compiled(symbol: str) -> GpuKernel:
+            from mxrun.codegen.sequential.compiler import compile_kernel
+
+            return compile_kernel(symbol, *self._source)
+
+        return cached_kernel(self._text, compiled)
 
     @cached_property
     def key(self) -> str | None:
@@ -140,33 +146,32 @@ class NativeFunction:
 
         None if that cannot be determined: every process then compiles the function.
         """
+        return None if self._text is None else object_cache.key_of(self._text)
+
+    @cached_property
+    def _text(self) -> str | None:
+        """Everything that the code depends on, besides the target; None if that is not known."""
         identity = identity_of(self.body, _VOCABULARY_MODULES)
         name = f"{self.body.__module__}.{self.body.__qualname__}"
         maps = "\n".join(each.text for each in self.maps)
         options = f"{self.arguments}\n{self.constants} {self.is_compact}\n{maps}"
-        text = f"{name}\n{options}\n{identity}"
-        return None if identity is None else object_cache.key_of(text)
+        return None if identity is None else f"{name}\n{options}\n{identity}"
 
     @property
-    def _symbol(self) -> str:
-        # Two functions of one name must not share a symbol, even if different processes compiled
-        # them.
-        name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
-        return f"{name}_{self.key or id(self)}"
+    def _source(self) -> tuple[Any, ...]:
+        """What the compiler of a target needs."""
+        return self.body, self.arguments, dict(self.constants), self.is_compact, self.maps
 
     def _compile(self) -> CompiledObject:
         # The compiler is imported only when it is needed: its import takes some 50 ms.
         from mxrun.codegen.sequential.compiler import compile_function
 
+        # Two functions of one name must not share a symbol, even if different processes compiled
+        # them.
+        name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
+        symbol = f"{name}_{self.key or id(self)}"
         with compilation():
-            return compile_function(
-                self._symbol,
-                self.body,
-                self.arguments,
-                dict(self.constants),
-                self.is_compact,
-                self.maps,
-            )
+            return compile_function(symbol, *self._source)
 
 
 @cache

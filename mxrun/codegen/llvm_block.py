@@ -6,9 +6,13 @@ from typing import Any
 
 from llvmlite import ir
 
+from mxrun.codegen.target import is_card
+
 _WORD = ir.IntType(64)
 # A task's share is a multiple of so many elements.
 _GRAIN = 16
+# Number of the address space of a card's memory, see LLVM's guide to NVPTX.
+_GLOBAL = 1
 
 
 def function_of(module: Any, symbol: str) -> Any:
@@ -25,6 +29,13 @@ def function_of(module: Any, symbol: str) -> Any:
 def slot(builder: Any, index: Any) -> Any:
     """Load argument `index`, an LLVM value, as 64 bits."""
     return builder.load(builder.gep(builder.function.args[0], [index]))
+
+
+def address(builder: Any, word: Any, kind: Any) -> Any:
+    """Convert 64 bits to an address; on a card all are in the memory that the tasks share."""
+    if not is_card():
+        return builder.inttoptr(word, kind)
+    return builder.addrspacecast(builder.inttoptr(word, kind.pointee.as_pointer(_GLOBAL)), kind)
 
 
 def share(builder: Any, count: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The processor as a target of LLVM, and calls of functions by their names."""
+"""The target as LLVM's: its machine, types of vectors, and calls of functions by their names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from mxrun.codegen.processor import processor
+from mxrun.codegen.target import is_card
+
+_TRIPLE_OF_CARDS = "nvptx64-nvidia-cuda"
+# Level of the optimization of loops.
+OPTIMIZATION = 3
 
 
 def has_half_width_registers() -> bool:
@@ -27,14 +32,20 @@ def adds_and_multiplies_apart() -> bool:
 
 
 def target_machine(optimization: int, *features: str) -> Any:
-    """Return a generator of machine code for the processor.
+    """Return a generator of machine code for the processor, or of PTX for a card.
 
     optimization: level of code generation, 0 to 3. features: changes of the processor's features.
     """
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    if is_card():
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        triple = _TRIPLE_OF_CARDS
+    else:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        triple = llvm.get_process_triple()
     chosen = processor()
-    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+    return llvm.Target.from_triple(triple).create_target_machine(
         cpu=chosen.name,
         features=",".join([chosen.features, *features]),
         opt=optimization,
@@ -48,12 +59,39 @@ def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
 
     Elsewhere a function of the C library would be called for each element.
     """
-    if not processor().has("fma"):
+    if not (is_card() or processor().has("fma")):
         return builder.fadd(builder.fmul(x, y), z)
-    element = getattr(x.type, "element", x.type)
-    count = f"v{x.type.count}" if isinstance(x.type, ir.VectorType) else ""
-    bits = 32 if element == ir.FloatType() else 64
-    return call_function(builder, f"llvm.fma.{count}f{bits}", x.type, [x, y, z])
+    return call_lanewise(builder, "fma", x, y, z)
+
+
+def call_lanewise(builder: Any, name: str, *arguments: Any) -> Any:
+    """Call one of LLVM's functions of numbers, or of vectors lane by lane, all of one type."""
+    kind = arguments[0].type
+    return call_function(builder, f"llvm.{name}.{type_name(kind)}", kind, list(arguments))
+
+
+def lanes_of(element: Any, count: int) -> Any:
+    """Return the type of a vector in registers: on a card that of the lane of a thread."""
+    return element if is_card() else ir.VectorType(element, count)
+
+
+def like(kind: Any, element: Any) -> Any:
+    """Return `element`, or a vector of it with as many lanes as `kind`."""
+    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+
+
+def constant(kind: Any, number: float) -> Any:
+    """Return a constant of a type, broadcast if the type is a vector."""
+    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
+
+
+def type_name(kind: Any) -> str:
+    """Return LLVM's name of a type in names of functions, such as v16f32."""
+    count = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    element = getattr(kind, "element", kind)
+    if isinstance(element, ir.IntType):
+        return f"{count}i{element.width}"
+    return f"{count}f{32 if element == ir.FloatType() else 64}"
 
 
 def call_function(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
@@ -63,3 +101,17 @@ def call_function(builder: Any, name: str, result: Any, arguments: list[Any]) ->
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
         known = ir.Function(builder.module, kind, name)
     return builder.call(known, arguments)
+
+
+def optimized(code: Any, machine: Any, is_compact: bool) -> Any:
+    """Return LLVM's module, optimized for a machine, of llvmlite's."""
+    module = llvm.parse_assembly(str(code))
+    module.verify()
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(OPTIMIZATION)
+    options.loop_vectorization = options.slp_vectorization = not is_card()
+    options.loop_unrolling = not is_compact
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return module

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mxrun.base.dtype import FLOAT32
 from mxrun.base.once import cached_property
 from mxrun.codegen import object_cache
-from mxrun.codegen.gpu_kernel import GpuKernel, kernel_of
-from mxrun.codegen.scalar_value import LoopForm, ScalarGraph, number_dtype
+from mxrun.codegen.gpu_kernel import GpuKernel, cached_kernel
+from mxrun.codegen.scalar_value import LoopForm, ScalarGraph
 
 _ADDRESSES: dict[str, int] = {}
 
@@ -37,6 +36,17 @@ class MapLoop:
         return f"{self.form} {self.results}\n{self.graph.describe()}"
 
     @cached_property
+    def gpu_kernel(self) -> GpuKernel:
+        """The map as a kernel of graphics cards."""
+
+        def compiled(symbol: str) -> GpuKernel:
+            from mxrun.codegen.map_ptx import compile_map_kernel
+
+            return compile_map_kernel(symbol, self.graph, self.results, self.form)
+
+        return cached_kernel(self.text, compiled)
+
+    @cached_property
     def address(self) -> int:
         """Address of the function, see `jit.NativeCode`."""
         key = object_cache.key_of(self.text)
@@ -50,12 +60,3 @@ class MapLoop:
                 object_cache.store(key, compiled)
             _ADDRESSES[key] = object_cache.link(compiled)
         return _ADDRESSES[key]
-
-    @cached_property
-    def gpu_kernel(self) -> GpuKernel:
-        """Kernel of a GPU: number of elements, addresses of the tensors, bits of the parameters."""
-        number = number_dtype(self.form.dtype)
-        word = number if number == FLOAT32 else "int64"
-        words = [word for node in self.graph.nodes if node.operation == "parameter"]
-        tensors = (f"pointer to {dtype}" for dtype in self.form.memory)
-        return kernel_of(f"map_{object_cache.key_of(self.text)}", ("int64", *tensors, *words))

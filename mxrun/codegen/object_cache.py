@@ -28,7 +28,8 @@ _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
 _TRANSLATION = (
     *("arguments", "declaration", "intrinsics", "jit", "vectors", "products", "philox"),
-    *("llvm_bfloat16", "llvm_block", "llvm_target", "map_loop", "processor"),
+    *("gpu_kernel", "kernel_entry", "llvm_bfloat16", "llvm_block", "llvm_target", "map_body"),
+    *("map_loop", "map_ptx", "processor", "target"),
     *("scalar_circular", "scalar_double", "scalar_error_function", "scalar_exponential"),
     *("scalar_float32", "scalar_float32_logarithm", "scalar_functions", "scalar_gamma"),
     *("scalar_instructions", "scalar_llvm", "scalar_logarithm", "scalar_lowering"),
@@ -56,21 +57,11 @@ def key_of(function: str) -> str:
 
 
 def find(key: str) -> CompiledObject | None:
-    """Return the object cached under `key`; None if there is none that links.
-
-    An object that was written under another key is refused: run with another function's arguments
-    it would overwrite memory.
-    """
-    content = cache_files.read(_NATIVE, key)
+    """Return the object cached under `key`; None if there is none that links."""
+    content = read(_NATIVE, key)
     if content is None:
         return None
-    digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(body).digest() != digest:
-        return None
-    written_for, _, rest = body.partition(b"\0")
-    symbol, _, code = rest.partition(b"\0")
-    if written_for != key.encode():
-        return None
+    symbol, _, code = content.partition(b"\0")
     try:
         compiled = CompiledObject(symbol.decode(), code)
     except UnicodeDecodeError:
@@ -79,9 +70,29 @@ def find(key: str) -> CompiledObject | None:
 
 
 def store(key: str, compiled: CompiledObject) -> None:
-    """Store an object; a folder that cannot be written only costs another compilation."""
-    body = b"\0".join((key.encode(), compiled.symbol.encode(), compiled.code))
-    cache_files.write(_NATIVE, key, hashlib.sha256(body).digest() + body)
+    """Store an object."""
+    write(_NATIVE, key, b"\0".join((compiled.symbol.encode(), compiled.code)))
+
+
+def read(kind: str, key: str) -> bytes | None:
+    """Return what is cached of a kind under `key`, undamaged.
+
+    What was written under another key is refused: run with another function's arguments it would
+    overwrite memory.
+    """
+    content = cache_files.read(kind, key)
+    if content is None:
+        return None
+    digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    written_for, _, rest = body.partition(b"\0")
+    is_own = hashlib.sha256(body).digest() == digest and written_for == key.encode()
+    return rest if is_own else None
+
+
+def write(kind: str, key: str, content: bytes) -> None:
+    """Cache content; a folder that cannot be written only costs another compilation."""
+    body = b"\0".join((key.encode(), content))
+    cache_files.write(kind, key, hashlib.sha256(body).digest() + body)
 
 
 def link(compiled: CompiledObject) -> int:

@@ -1,4 +1,4 @@
-"""The processor for which code is generated: the host's, or one that MXRUN_PROCESSOR names.
+"""The processor for which code is generated: the host's, one that MXRUN_PROCESSOR names, or a card.
 
 The variable selects a kind of processor with fewer instructions, for tests and to compute what
 another machine computes. It is read whenever code is generated, and the processor's name and
@@ -13,6 +13,7 @@ from functools import cache
 
 from mxrun.base import flags
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.codegen.target import is_card
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ KINDS: Mapping[str, Processor] = {
     "avx512": Processor("x86-64-v4", _AVX512),
     "amx": Processor("sapphirerapids", _AMX),
 }
+# The oldest card that runs everything, and the version of PTX: LLVM's names.
+CARD = Processor("sm_75", "+ptx63")
 
 
 @cache
@@ -57,6 +60,8 @@ def processor() -> Processor:
     Raises UserError if MXRUN_PROCESSOR names no kind, or one with instructions that this machine
     lacks.
     """
+    if is_card():
+        return CARD
     name = flags.processor()
     if name is None:
         return host()

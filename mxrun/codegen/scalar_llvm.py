@@ -18,15 +18,14 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from mxrun.base.dtype import BFLOAT16
-from mxrun.codegen.llvm_bfloat16 import rounded, widened
-from mxrun.codegen.llvm_block import function_of, share, slot
+from mxrun.codegen.llvm_block import share
 from mxrun.codegen.llvm_target import (
     adds_and_multiplies_apart,
     call_function,
     has_half_width_registers,
     target_machine,
 )
+from mxrun.codegen.map_body import MapGenerator
 from mxrun.codegen.object_cache import CompiledObject
 from mxrun.codegen.scalar_instructions import AVX512
 from mxrun.codegen.scalar_lowering import lowered
@@ -36,16 +35,12 @@ from mxrun.codegen.scalar_operations import (
     SIZES,
     TYPES,
     WORD,
-    OperationGenerator,
     instructions,
     vector_of,
 )
 from mxrun.codegen.scalar_value import (
-    FLOATS,
     LoopForm,
     ScalarGraph,
-    ScalarNode,
-    rare_contexts,
 )
 
 # Distance, in bytes, of prefetching for writes: Intel's processors prefetch reads themselves, but
@@ -94,40 +89,28 @@ def _machine() -> Any:
     return target_machine(2, "-prefer-256-bit")
 
 
-class _LoopGenerator:
+class _LoopGenerator(MapGenerator):
     """Builder of one loop's function."""
 
     def __init__(
         self, module: Any, symbol: str, graph: ScalarGraph, results: Sequence[int], form: LoopForm
     ) -> None:
-        self.module, self.graph, self.results, self.form = module, graph, results, form
-        self.function = function_of(module, symbol)
-        self.builder = ir.IRBuilder(self.function.append_basic_block())
+        super().__init__(module, symbol, graph, results, form)
         if has_half_width_registers() and _has_simple_operations(graph):
             # llvmlite knows only attributes without values.
             set.update(self.function.attributes, _NARROW)
-        self.operations = OperationGenerator(self.builder)
-        self.values: dict[int, Any] = {}
-        self.outputs = len(results)
-        self.contexts = rare_contexts(graph, results)
+        self.begin(LANES)
 
     def build(self) -> None:
         """Build the complete function."""
         builder, form = self.builder, self.form
-        kinds = [TYPES[dtype] for dtype in form.memory]
-        # Step of every tensor: the outputs come first.
-        steps = (*(1,) * self.outputs, *form.steps)
-        cells = [self._cell(kind) for kind, step in zip(kinds, steps, strict=True) if step]
-        begin, end = share(builder, self._slot(0))
-        tensors = [
-            builder.inttoptr(self._slot(1 + i), kind.as_pointer()) for i, kind in enumerate(kinds)
-        ]
-        self._fixed_nodes(tensors[self.outputs :])
-        moving = [tensor for tensor, step in zip(tensors, steps, strict=True) if step]
+        cells = [self._cell(TYPES[dtype]) for dtype in self.moving(form.memory)]
+        begin, end = share(builder, self.slot(0))
+        tensors = self.tensors()
+        self.fixed_nodes(tensors[self.outputs :])
+        moving = self.moving(tensors)
         entry = builder.block
-        head, next_vector, done = (
-            self._new_block(name) for name in ("head", "next_vector", "done")
-        )
+        head, next_vector, done = (self.new_block(name) for name in ("head", "next_vector", "done"))
         builder.branch(head)
 
         builder.position_at_end(head)
@@ -160,7 +143,7 @@ class _LoopGenerator:
         """
         builder, begin = self.builder, self.builder.block
         fill, body, drain, after = (
-            self._new_block(name) for name in ("fill", "body", "drain", "after")
+            self.new_block(name) for name in ("fill", "body", "drain", "after")
         )
         is_full = builder.icmp_signed(">=", rest, ir.Constant(WORD, LANES))
         builder.cbranch(is_full, body, fill)
@@ -189,32 +172,10 @@ class _LoopGenerator:
     def _body(self, places: Sequence[Any]) -> None:
         """Compute the vectors at the outputs' places, the first ones, from those at the others."""
         count = self.outputs
-        read = zip(self.form.memory[count:], self.form.steps, strict=True)
-        moving = [dtype for dtype, step in read if step]
         if not (self.form.in_place or adds_and_multiplies_apart()):
             for place, dtype in zip(places[:count], self.form.memory, strict=False):
                 self._announce(place, dtype)
-        self._moving_nodes([*map(self._loaded, places[count:], moving)])
-        stored = [self._stored(output, place) for output, place in enumerate(places[:count])]
-        for value, place, dtype in zip(stored, places, self.form.memory, strict=False):
-            self.builder.store(value, place, align=SIZES[dtype])
-
-    def _stored(self, output: int, place: Any) -> Any:
-        """Return an output's vector in its type in memory, after an add-to request's addition."""
-        builder, dtype = self.builder, self.form.memory[output]
-        value = self.values[self.results[output]]
-        if self.form.adds[output]:
-            if dtype == BFLOAT16:
-                # The added value is rounded exactly as a written one would be.
-                value = widened(builder, rounded(builder, value))
-            add = builder.fadd if self.form.output_dtypes[output] in FLOATS else builder.add
-            value = add(self._loaded(place, dtype), value)
-        return rounded(builder, value) if dtype == BFLOAT16 else value
-
-    def _loaded(self, place: Any, dtype: str) -> Any:
-        """Load a vector; bfloat16 is widened to float32."""
-        vector = self.builder.load(place, align=SIZES[dtype])
-        return widened(self.builder, vector) if dtype == BFLOAT16 else vector
+        self.store(self.compute(places), places)
 
     def _announce(self, place: Any, dtype: str) -> None:
         """Prefetch for writing the cache lines `AHEAD` bytes further on."""
@@ -226,18 +187,12 @@ class _LoopGenerator:
             actual = [ahead, *(ir.Constant(INDEX, number) for number in (1, 3, 1))]
             call_function(builder, "llvm.prefetch.p0", ir.VoidType(), actual)
 
-    def _new_block(self, name: str) -> Any:
-        return self.function.append_basic_block(name)
-
-    def _slot(self, index: int) -> Any:
-        return slot(self.builder, WORD(index))
-
     def _copy(self, pairs: Sequence[tuple[Any, Any]], count: Any) -> None:
         """Copy `count` > 0 elements of each pair, one after the other."""
         if not pairs:
             return
         builder, before = self.builder, self.builder.block
-        loop, after = (self._new_block(name) for name in ("copy", "copied"))
+        loop, after = (self.new_block(name) for name in ("copy", "copied"))
         builder.branch(loop)
         builder.position_at_end(loop)
         i = builder.phi(WORD)
@@ -248,82 +203,3 @@ class _LoopGenerator:
         i.add_incoming(following, loop)
         builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
         builder.position_at_end(after)
-
-    def _fixed_nodes(self, operands: Sequence[Any]) -> None:
-        """Compute loop invariants: constants, parameters, one-element operands, and what follows
-        from these alone.
-        """
-        for index, node in enumerate(self.graph.nodes):
-            if node.operation == "constant":
-                self.values[index] = self.operations.constant(node)
-            elif node.operation == "parameter":
-                assert isinstance(node.detail, int)
-                word = self._slot(1 + len(self.form.memory) + node.detail)
-                self.values[index] = self._splat(self._from_word(word, node.dtype))
-            elif node.operation == "operand":
-                assert isinstance(node.detail, int)
-                if self.form.steps[node.detail] == 0:
-                    value = self._splat(self.builder.load(operands[node.detail]))
-                    narrow = self.form.memory[self.outputs + node.detail] == BFLOAT16
-                    self.values[index] = widened(self.builder, value) if narrow else value
-            elif (
-                all(argument in self.values for argument in node.arguments)
-                and self.contexts.get(index) == ()
-                and node.operation != "rarely"
-            ):
-                self.values[index] = self._computed(node)
-
-    def _from_word(self, word: Any, dtype: str) -> Any:
-        """Convert a parameter's bits to a number."""
-        bits = ir.IntType(8 * SIZES[dtype])
-        value = word if bits.width == 64 else self.builder.trunc(word, bits)
-        return self.builder.bitcast(value, TYPES[dtype]) if dtype in FLOATS else value
-
-    def _splat(self, scalar: Any) -> Any:
-        builder = self.builder
-        single = vector_of(scalar.type)
-        placed = builder.insert_element(
-            ir.Constant(single, ir.Undefined), scalar, ir.Constant(INDEX, 0)
-        )
-        mask = ir.Constant(vector_of(INDEX), [0] * LANES)
-        return builder.shuffle_vector(placed, ir.Constant(single, ir.Undefined), mask)
-
-    def _moving_nodes(self, vectors: Sequence[Any]) -> None:
-        """Compute the nodes that differ between elements."""
-        moving = iter(vectors)
-        loaded = {i: next(moving) for i, step in enumerate(self.form.steps) if step}
-        for index, node in enumerate(self.graph.nodes):
-            if node.operation == "operand" and index not in self.values:
-                assert isinstance(node.detail, int)
-                self.values[index] = loaded[node.detail]
-        self._nodes_of(())
-
-    def _nodes_of(self, choices: tuple[int, ...]) -> None:
-        """Compute the nodes needed under these choices, see `contexts`."""
-        for index, node in enumerate(self.graph.nodes):
-            if index not in self.values and self.contexts.get(index) == choices:
-                rare = node.operation == "rarely"
-                self.values[index] = self._chosen(index, choices) if rare else self._computed(node)
-
-    def _chosen(self, index: int, choices: tuple[int, ...]) -> Any:
-        """Compute a `rarely` node: its rare value only if the condition holds for some element."""
-        builder = self.builder
-        condition, rare, usual = self.graph.nodes[index].arguments
-        mask, ordinary = self.values[condition], self.values[usual]
-        lanes = ir.IntType(LANES)
-        some = builder.icmp_unsigned("!=", builder.bitcast(mask, lanes), ir.Constant(lanes, 0))
-        before = builder.block
-        with builder.if_then(some, likely=False):
-            self._nodes_of((*choices, index))
-            mixed = builder.select(mask, self.values[rare], ordinary)
-            chosen = builder.block
-        value = builder.phi(ordinary.type)
-        value.add_incoming(ordinary, before)
-        value.add_incoming(mixed, chosen)
-        return value
-
-    def _computed(self, node: ScalarNode) -> Any:
-        sources = [self.graph.nodes[argument].dtype for argument in node.arguments]
-        return self.operations.computed(
-            node, sources, [self.values[argument] for argument in node.arguments]
-        )

@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir
 
 from mxrun.base.dtype import BFLOAT16
-from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.llvm_target import call_function, call_lanewise, like
 from mxrun.codegen.processor import processor
 from mxrun.codegen.scalar_instructions import AVX512, FMA, ROUNDING
 from mxrun.codegen.scalar_value import BOOL, FLOATS, ScalarGraph, ScalarNode, ScalarValue
@@ -35,7 +35,6 @@ TYPES: dict[str, Any] = {
     # Only in memory.
     BFLOAT16: ir.IntType(16),
 }
-_NAMES = {"float32": "f32", "float64": "f64"}
 SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, BFLOAT16: 2}
 _SIGNED = ("int32", "int64")
 
@@ -101,7 +100,7 @@ class OperationGenerator:
         if operation == "lookup":
             return self._looked_up(node, arguments[0])
         if operation in _INTRINSICS:
-            return self._intrinsic(_INTRINSICS[operation], node.dtype, arguments)
+            return call_lanewise(builder, _INTRINSICS[operation], *arguments)
         if operation in _COMPARISONS:
             return self._compared(_COMPARISONS[operation], sources[0], arguments)
         if operation == "select":
@@ -114,10 +113,6 @@ class OperationGenerator:
             return (builder.fneg if node.dtype in FLOATS else builder.neg)(arguments[0])
         floating, integral = _ARITHMETIC[operation]
         return getattr(builder, floating if node.dtype in FLOATS else integral)(*arguments)
-
-    def _intrinsic(self, name: str, dtype: str, arguments: Sequence[Any]) -> Any:
-        full = f"llvm.{name}.{f'v{self.count}' if self.count else ''}{_NAMES[dtype]}"
-        return call_function(self.builder, full, arguments[0].type, list(arguments))
 
     def _avx512(self, operation: str, arguments: Sequence[Any]) -> Any:
         """Call a masked AVX-512 intrinsic.
@@ -181,7 +176,7 @@ class OperationGenerator:
             return (builder.sitofp if signed else builder.uitofp)(value, result)
         if source in FLOATS and target == "uint8":
             # Like C: by way of an int, of which the lowest bits remain.
-            return builder.trunc(builder.fptosi(value, vector_of(INDEX)), result)
+            return builder.trunc(builder.fptosi(value, like(result, INDEX)), result)
         if source in FLOATS:
             return builder.fptosi(value, result)
         if TYPES[target].width < TYPES[source].width:

@@ -16,7 +16,7 @@
 An update is planned, profiled and overlapped like any other operator. It overwrites the weight and
 the states. The function is written in the vocabulary of `mxrun.operator.scalar` and returns the new
 weight, followed by the new states; `update_map` says which arguments it may have. The NumPy body,
-the compiled loop and the CUDA source follow from it.
+the compiled loop and the kernel of graphics cards follow from it.
 
 If requested, an update takes two small tensors, which the training loop writes:
 

@@ -12,7 +12,7 @@ A map's function is written with Python's operators and the vocabulary below:
 
 The function runs unchanged on Python numbers and NumPy arrays (`evaluate` adds the types).
 `compile` turns it into one vectorised loop on the CPU, without temporaries however many operations
-it has. `cuda_source` turns it into CUDA C. A function that returns a tuple is a map with several
+it has, and on graphics cards into one kernel. A function that returns a tuple is a map with several
 outputs, which one loop computes together: an optimizer's new weight and states, for example.
 
 The compiled forms call the function once, with symbolic values, and compile the operations that it
@@ -37,7 +37,6 @@ from mxrun.base.device import DeviceDescription, tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
 from mxrun.base.near_names import nearest
-from mxrun.codegen import scalar_cuda
 from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.scalar_functions import (
     VOCABULARY,
@@ -121,7 +120,6 @@ __all__ = [
     "compile",
     "cos",
     "cosh",
-    "cuda_source",
     "digamma",
     "erf",
     "erfc",
@@ -171,7 +169,7 @@ Array = npt.NDArray[Any]
 Function = Callable[..., Any]
 
 _NAMES = (*VOCABULARY, "where", "logical_and", "logical_or", "logical_xor", "logical_not")
-_BACKEND = Path(scalar_cuda.__file__).parent
+_BACKEND = Path(inspect.getfile(MapLoop)).parent
 _NOT_ARITHMETIC = ("operand", "convert", "select")
 
 
@@ -351,32 +349,6 @@ def evaluate(
             # Of a list: each tuple of a generator would leave the interpreter another free tuple.
             return tuple([np.asarray(each).astype(dtype) for each in result])
         return np.asarray(result).astype(dtype)
-
-
-def cuda_source(
-    function: Function,
-    *,
-    name: str = "",
-    operands: Sequence[str] = (),
-    parameters: Sequence[str] = (),
-    dtype: str = "float32",
-    result_dtype: str | None = None,
-    steps: Sequence[int] | None = None,
-    adds: Sequence[bool] = (),
-) -> str:
-    """Return CUDA C of the kernel `name(long long count, outputs, operands, parameters)`.
-
-    name: by default the function's. operands: as in `compile`. adds: for each output, whether the
-    kernel adds to it; by default none does. The source compiles without headers, and the kernel
-    supports any grid size for any count.
-    """
-    output_dtype = result_dtype or dtype
-    names = tuple(operands) or _operands_of(function, tuple(parameters))
-    graph, results = _traced(function, names, tuple(parameters), dtype, output_dtype)
-    taken, added = tuple(steps or (1,) * len(names)), tuple(adds) or (False,) * len(results)
-    form = LoopForm(dtype, taken, added, (output_dtype,) * len(results))
-    kernel = name or function.__name__
-    return scalar_cuda.source(kernel, graph, results, form, names, tuple(parameters))
 
 
 def _word(number: float, dtype: str) -> int:

@@ -14,8 +14,8 @@
 
 A function of tensors, followed by parameters by name, is a map of scalars, written in the
 vocabulary of `mxrun.operator.scalar`. The NumPy body, the compiled loops (one pass for every
-request) and the CUDA C are derived from it. The operator's inputs have MXNet's names: `data`, or
-`lhs` and `rhs`.
+request) and the kernels of graphics cards are derived from it. The operator's inputs have MXNet's
+names: `data`, or `lhs` and `rhs`.
 
 A function that is no map operates on arrays. Its first argument is called `env` and receives
 EnvArguments. The others receive read-only NumPy arrays, and their names are the operator's input

@@ -165,10 +165,6 @@ class Formula:
         node = kernel.graph.nodes[kernel.results[0]]
         return node.operation == "operand" and node.detail == 0
 
-    def cuda_source(self, name: str, dtype: str = "float32") -> str:
-        """Return CUDA C of the map, as the kernel `name`."""
-        return scalar.cuda_source(self.function, name=name, parameters=self.numbers, dtype=dtype)
-
 
 @cache
 def joint(*maps: Formula) -> Formula:
@@ -214,22 +210,6 @@ class SimpleEntry:
         """
         formulas = (self.forward, *self.computed)
         return any(not formula.is_map or number in formula.numbers for formula in formulas)
-
-    def cuda_sources(self, name: str, dtype: str = "float32") -> dict[str, str]:
-        """Return CUDA C of the operator's maps by kernel name; empty for functions on arrays.
-
-        The kernels are `map_NAME` and `map_NAME_gradient_of_ARGUMENT`. The prefix avoids name
-        clashes with CUDA's own functions.
-        """
-        formulas: dict[str, Formula] = {f"map_{name}": self.forward}
-        for argument, gradient in zip(self.arguments, self.gradients, strict=True):
-            if isinstance(gradient, Formula):
-                formulas[f"map_{name}_gradient_of_{argument}"] = gradient
-        return {
-            kernel: formula.cuda_source(kernel, dtype)
-            for kernel, formula in formulas.items()
-            if formula.is_map
-        }
 
 
 def formula_of(

@@ -86,16 +86,6 @@ class UpdateMap:
         """1 for a tensor, 0 for a number of the step."""
         return tuple(int(name not in STEP_NUMBERS) for name in self.operands)
 
-    def cuda_source(self, name: str) -> str:
-        """Return CUDA C of the update in float32, as the kernel `name`."""
-        return scalar.cuda_source(
-            self._bound,
-            name=name,
-            operands=self.operands,
-            parameters=self.numbers,
-            steps=self._steps,
-        )
-
     def evaluate(self, tensors: Mapping[str, Array], parameters: Parameters) -> tuple[Array, ...]:
         """Evaluate the function on arrays of one dtype, in its arithmetic."""
         arrays = [tensors[name] for name in self.operands]

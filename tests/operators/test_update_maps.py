@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from cuda import compile_cuda, needs_nvrtc
 from executors import cpu
 from launches import run
 from pydantic import Field
@@ -30,14 +25,6 @@ library.load()
 UPDATES = [name for name in OPERATORS if issubclass(OPERATORS.get(name), OptimizerProperty)]
 # Parameters without a default, and those whose default makes a term vanish.
 MORE = {"eta": 0.7, "momentum": 0.9, "wd_lh": 0.1, "clip_weights": 2.0, "wd": 0.05}
-COMPILER = shutil.which("c++")
-HOST = """
-#include <math.h>
-struct dim { unsigned x; };
-static const dim gridDim = {1}, blockDim = {1}, blockIdx = {0}, threadIdx = {0};
-#define __global__
-#define __int_as_float(word) __builtin_bit_cast(float, (int)(word))
-"""
 
 
 def property_of(name: str) -> Any:
@@ -56,36 +43,6 @@ def operands_of(prop: Any, count: int) -> dict[str, Any]:
         for name, value in zip(STEP_NUMBERS, (0.5, 0.25, 0.1, 0.001), strict=True)
     }
     return {**tensors, **numbers}
-
-
-@pytest.mark.parametrize("name", UPDATES)
-@needs_nvrtc
-def test_every_update_compiles_for_cuda(name: str) -> None:
-    ptx = compile_cuda(property_of(name).update_map.cuda_source("update"))
-    assert ".entry update" in ptx
-    assert ".f64" not in ptx
-
-
-@pytest.mark.parametrize("name", UPDATES)
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler (c++) is installed")
-def test_cuda_source_run_by_the_host_gives_the_bits_of_the_numpy_body(
-    name: str, tmp_path: Path
-) -> None:
-    prop = property_of(name)
-    update = prop.update_map
-    source, library_file = tmp_path / "update.cpp", tmp_path / "update.so"
-    source.write_text(HOST + update.cuda_source("update"))
-    command = [str(COMPILER), "-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC"]
-    subprocess.run([*command, str(source), "-o", str(library_file)], check=True)
-    operands = operands_of(prop, 1000)
-    expected = update.evaluate(operands, prop.parameters)
-    # Outputs overwrite weight and states; LAMB's move is the first one.
-    read = [operands[key].copy() for key in update.operands]
-    written = [read[update.operands.index(key)] for key in ("weight", *prop.states)]
-    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (*written, *read)]
-    numbers = [ctypes.c_float(value) for value in update.values(prop.parameters)]
-    ctypes.CDLL(str(library_file)).update(ctypes.c_longlong(1000), *pointers, *numbers)
-    assert [each.tobytes() for each in written] == [each.tobytes() for each in expected]
 
 
 @pytest.mark.parametrize("name", [name for name in UPDATES if name != "lamb_update"])

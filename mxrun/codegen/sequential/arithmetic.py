@@ -58,12 +58,15 @@ def converted(builder: Any, value: TypedValue, kind: Kind | Pointer) -> TypedVal
     if value.kind == kind:
         return value
     source = value.kind
-    numbers = isinstance(source, Kind) and isinstance(kind, Kind)
-    if not numbers or _is_vector(source) or _is_vector(kind):
+    if not (_is_number(source) and _is_number(kind)):
         raise Untyped(f"cannot convert {source} to {kind}")
     if kind == BOOL:
         return truth(builder, value)
     return TypedValue(kind, _cast(builder, value.code, source, kind))
+
+
+def _is_number(kind: Kind | Pointer) -> bool:
+    return isinstance(kind, Kind) and not kind.is_vector
 
 
 def _cast(builder: Any, code: Any, source: Any, kind: Any) -> Any:
@@ -87,7 +90,7 @@ def common(left: Kind | Pointer, right: Kind | Pointer) -> Kind | Pointer:
         return left
     if not isinstance(left, Kind) or not isinstance(right, Kind):
         raise Untyped(f"{left} and {right} cannot be one variable")
-    if _is_vector(left) or _is_vector(right) or UINT64 in (left, right):
+    if left.is_vector or right.is_vector or UINT64 in (left, right):
         raise Untyped(f"{left} and {right} cannot be one variable")
     if left.is_float or right.is_float:
         return FLOAT64
@@ -98,7 +101,7 @@ def truth(builder: Any, value: TypedValue) -> TypedValue:
     """Return whether a number is not zero."""
     if value.kind == BOOL:
         return value
-    if not isinstance(value.kind, Kind) or _is_vector(value.kind):
+    if not isinstance(value.kind, Kind) or value.kind.is_vector:
         raise Untyped(f"{value.kind} is neither true nor false")
     zero = value.code.type(0)
     if value.kind.is_float:
@@ -156,13 +159,9 @@ def extreme(builder: Any, sign: str, values: list[TypedValue]) -> TypedValue:
 
 def _common_number(left: TypedValue, right: TypedValue) -> Kind:
     kind = common(left.kind, right.kind)
-    if not isinstance(kind, Kind) or _is_vector(kind):
+    if not isinstance(kind, Kind) or kind.is_vector:
         raise Untyped(f"{left.kind} and {right.kind} have no arithmetic")
     return kind if kind.is_float or kind == UINT64 else INT64
-
-
-def _is_vector(kind: Any) -> bool:
-    return isinstance(kind.code, ir.VectorType)
 
 
 def _floor_divided(builder: Any, a: Any, b: Any) -> Any:

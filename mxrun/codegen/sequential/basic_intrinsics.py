@@ -12,6 +12,7 @@ from llvmlite import ir
 from mxrun.codegen import intrinsics, llvm_block, philox, scalar_logarithm
 from mxrun.codegen.llvm_target import call_function
 from mxrun.codegen.scalar_operations import float64_code
+from mxrun.codegen.sequential import half_warp
 from mxrun.codegen.sequential.arithmetic import Untyped, converted, extreme
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.codegen.sequential.kinds import (
@@ -34,6 +35,8 @@ from mxrun.codegen.sequential.kinds import (
     Static,
     TypedValue,
 )
+from mxrun.codegen.target import is_card
+from mxrun.codegen.vectors import LANES
 
 _WORD = ir.IntType(64)
 
@@ -48,7 +51,7 @@ def _pointer_reader(element: Kind) -> Intrinsic:
 
     @typed(kind, TABLE, INT64)
     def read_pointer(builder: Any, table: Any, index: Any) -> Any:
-        return builder.inttoptr(_word(builder, table, index), kind.code)
+        return llvm_block.address(builder, _word(builder, table, index), kind.code)
 
     return read_pointer
 
@@ -138,8 +141,13 @@ def run_map(builder: Any, call: Operand, number: Operand, words: Operand, at: Op
         choice.add_case(INT64.code(each), case)
         builder.position_at_end(case)
         function = llvm_block.function_of(builder.module, map_symbol(each))
-        # One task, which is the first, of the first worker.
-        builder.call(function, [block, _WORD(0), _WORD(1), _WORD(0)])
+        if is_card():
+            half_warp.wait(builder)
+            builder.call(function, [block, half_warp.lane(builder, _WORD), _WORD(LANES), _WORD(0)])
+            half_warp.wait(builder)
+        else:
+            # One task, which is the first, of the first worker.
+            builder.call(function, [block, _WORD(0), _WORD(1), _WORD(0)])
         builder.branch(after)
     builder.position_at_end(after)
     return NOTHING
@@ -277,3 +285,5 @@ BASIC: dict[Any, Intrinsic] = {
     math.log: _logarithm,
     math.isnan: _is_nan,
 }
+# Those that each thread of a card can call by itself.
+SCALAR = BASIC.keys() - {intrinsics.run_map}

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import llvmlite.binding as llvm
-
-from mxrun.codegen.llvm_target import target_machine
+from mxrun.codegen.gpu_kernel import GpuKernel
+from mxrun.codegen.kernel_entry import CODE, kernel_of
+from mxrun.codegen.llvm_target import OPTIMIZATION, optimized, target_machine
 from mxrun.codegen.map_loop import MapLoop
+from mxrun.codegen.map_ptx import add_thread_map
 from mxrun.codegen.object_cache import CompiledObject
 from mxrun.codegen.scalar_llvm import map_module
 from mxrun.codegen.sequential.basic_intrinsics import BASIC, map_symbol
+from mxrun.codegen.sequential.half_warp_statements import REFUSED, HalfWarpStatements
+from mxrun.codegen.sequential.intrinsic import Intrinsic
 from mxrun.codegen.sequential.kinds import ARGUMENTS
-from mxrun.codegen.sequential.lowering import Call, lowered
+from mxrun.codegen.sequential.lowering import Call, Statements, lowered
 from mxrun.codegen.sequential.panel_intrinsics import PANELS
 from mxrun.codegen.sequential.product_intrinsics import PRODUCTS
 from mxrun.codegen.sequential.reduction_intrinsics import REDUCTIONS
@@ -23,8 +26,8 @@ from mxrun.codegen.sequential.vector_intrinsics import VECTORS
 
 INTRINSICS = {**BASIC, **PANELS, **PRODUCTS, **REDUCTIONS, **SCANS, **VECTORS}
 
+_CARD_INTRINSICS = {**INTRINSICS, **REFUSED}
 _DECLARED = {each.__name__: each for each in INTRINSICS}
-_OPTIMIZATION = 3
 
 
 def compile_function(
@@ -43,25 +46,46 @@ def compile_function(
     missing there have their values in these functions' own files. Raises Untyped for code outside
     of the language.
     """
-    # Inlined functions of other files use intrinsics that the body's file need not import.
-    names = {**_DECLARED, **body.__globals__}
-    kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
-    call = Call(kinds, constants, len(maps))
-    module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, call)))
-    module.verify()
+    code = _lowered(symbol, body, arguments, constants, len(maps), INTRINSICS, Statements)
     # Maps compute with the widest registers, see `scalar_llvm`.
-    machine = target_machine(_OPTIMIZATION, *(("-prefer-256-bit",) if maps else ()))
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
-    options.loop_vectorization = options.slp_vectorization = True
-    options.loop_unrolling = not is_compact
-    passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(module, passes)
+    machine = target_machine(OPTIMIZATION, *(("-prefer-256-bit",) if maps else ()))
+    module = optimized(code, machine, is_compact)
     module = with_scalar_stores(module)
     for number, each in enumerate(maps):
         _add_map(module, map_symbol(number), each)
     return CompiledObject(symbol, machine.emit_object(module))
+
+
+def compile_kernel(
+    symbol: str,
+    body: Callable[..., Any],
+    arguments: Mapping[str, str],
+    constants: Mapping[str, int],
+    is_compact: bool,
+    maps: Sequence[MapLoop] = (),
+) -> GpuKernel:
+    """Compile a body to the kernel `symbol` of graphics cards, see `compile_function`."""
+    known = constants, len(maps), _CARD_INTRINSICS, HalfWarpStatements
+    module = _lowered(CODE, body, arguments, *known)
+    for number, each in enumerate(maps):
+        add_thread_map(module, map_symbol(number), each.graph, each.results, each.form)
+    return kernel_of(symbol, module, tuple(arguments.values()), 1, is_compact)
+
+
+def _lowered(
+    symbol: str,
+    body: Callable[..., Any],
+    arguments: Mapping[str, str],
+    constants: Mapping[str, int],
+    maps: int,
+    intrinsics: Mapping[Any, Intrinsic],
+    statements: type[Statements],
+) -> Any:
+    """Return llvmlite's module of a body, see `compile_function` and `lowering.lowered`."""
+    # Inlined functions of other files use intrinsics that the body's file need not import.
+    names = {**_DECLARED, **body.__globals__}
+    kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
+    return lowered(symbol, body, names, intrinsics, Call(kinds, constants, maps), statements)
 
 
 def _add_map(module: Any, symbol: str, loop: MapLoop) -> None:

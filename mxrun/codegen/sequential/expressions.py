@@ -67,6 +67,18 @@ class Scope:
     last: set[str] = field(default_factory=set)
 
 
+@dataclass
+class KnownSoFar:
+    """What earlier attempts to generate a function's code have found out.
+
+    kinds: types of variables by scope and name. in_order: numbers of the `each` loops whose
+    iterations a card's threads run together, see `half_warp_statements`.
+    """
+
+    kinds: dict[tuple[int, str], Kind | Pointer] = field(default_factory=dict)
+    in_order: set[int] = field(default_factory=set)
+
+
 @dataclass(frozen=True, eq=False)
 class Closure:
     """Lambda expression, and the scope whose variables it reads when it is called."""
@@ -78,8 +90,8 @@ class Closure:
 class Expressions(ABC):
     """Generator of the code of expressions, with the variables of the current scope.
 
-    names: values of the global names; those in `intrinsics` generate code of their own. kinds:
-    types of variables by scope and name, as far as they are known.
+    names: values of the global names; those in `intrinsics` generate code of their own.
+    is_complete: whether the code is right; else it is generated again, with what is known then.
     """
 
     scope: Scope
@@ -91,10 +103,10 @@ class Expressions(ABC):
         builder: Any,
         names: Mapping[str, Any],
         intrinsics: Mapping[Any, Intrinsic],
-        kinds: dict[tuple[int, str], Kind | Pointer],
+        known: KnownSoFar,
     ) -> None:
         self.builder = builder
-        self._names, self._intrinsics, self._kinds = names, intrinsics, kinds
+        self._names, self._intrinsics, self.known = names, intrinsics, known
 
     @abstractmethod
     def inlined(
@@ -129,9 +141,9 @@ class Expressions(ABC):
         if not isinstance(place, (TypedValue, NoneType)):
             raise Untyped(f"{name} is a number and something else")
         key = self.scope.number, name
-        known = self._kinds.get(key, value.kind)
-        self._kinds[key] = kind = common(known, value.kind)
-        if kind != known:
+        before = self.known.kinds.get(key, value.kind)
+        self.known.kinds[key] = kind = common(before, value.kind)
+        if kind != before:
             # The code so far has the narrower type: it is generated again.
             self.is_complete, place = False, None
         if place is None:
@@ -398,6 +410,16 @@ class Expressions(ABC):
             inspect.signature(intrinsic).bind(self.builder, *arguments, **named)
         except TypeError as error:
             raise Untyped(f"{ast.unparse(node.func)}: {error}") from error
+        return self.generated(content, intrinsic, arguments, named)
+
+    def generated(
+        self,
+        declared: Any,
+        intrinsic: Intrinsic,
+        arguments: Sequence[Operand],
+        named: Mapping[str, Operand],
+    ) -> Operand:
+        """Generate the code of an intrinsic that is declared as a function."""
         return intrinsic(self.builder, *arguments, **named)
 
 

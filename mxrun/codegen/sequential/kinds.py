@@ -9,17 +9,27 @@ from typing import Any, TypeAlias
 import numpy as np
 from llvmlite import ir
 
+from mxrun.codegen.llvm_target import lanes_of
 from mxrun.codegen.vectors import LANES
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Type of a number: its name, its LLVM type, and how its bits are read."""
+    """Type of a number, or of the lanes of a vector: its name, and how its bits are read.
+
+    element: LLVM's type of the number, or of a lane.
+    """
 
     name: str
-    code: Any
+    element: Any
     is_float: bool = False
     is_signed: bool = True
+    is_vector: bool = False
+
+    @property
+    def code(self) -> Any:
+        """LLVM type of a value in registers."""
+        return lanes_of(self.element, LANES) if self.is_vector else self.element
 
     def __str__(self) -> str:
         return self.name
@@ -69,10 +79,10 @@ NUMBERS: Mapping[type, Kind] = {
 }
 
 # Vectors, in registers.
-FLOATS = Kind("float32 lanes", ir.VectorType(ir.FloatType(), LANES))
-WIDE_FLOATS = Kind("float64 lanes", ir.VectorType(ir.DoubleType(), LANES))
-INTEGERS = Kind("int32 lanes", ir.VectorType(ir.IntType(32), LANES))
-FLAGS = Kind("mask", ir.VectorType(ir.IntType(1), LANES))
+FLOATS = Kind("float32 lanes", ir.FloatType(), is_vector=True)
+WIDE_FLOATS = Kind("float64 lanes", ir.DoubleType(), is_vector=True)
+INTEGERS = Kind("int32 lanes", ir.IntType(32), is_vector=True)
+FLAGS = Kind("mask", ir.IntType(1), is_vector=True)
 
 TABLE = Pointer(INT64, is_table=True)
 BLOCK = Pointer(INT64)

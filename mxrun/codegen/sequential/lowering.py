@@ -29,10 +29,10 @@ from llvmlite import ir
 
 from mxrun.codegen import intrinsics
 from mxrun.codegen.code_identity import InlinedBody
-from mxrun.codegen.llvm_block import function_of, slot
+from mxrun.codegen.llvm_block import address, function_of, slot
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.assignment import check_assigned
-from mxrun.codegen.sequential.expressions import Expressions, JumpTargets, Scope
+from mxrun.codegen.sequential.expressions import Expressions, JumpTargets, KnownSoFar, Scope
 from mxrun.codegen.sequential.independence import check_independent, stored_names
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number
 from mxrun.codegen.sequential.kinds import (
@@ -81,13 +81,14 @@ def lowered(
     names: Mapping[str, Any],
     intrinsics: Mapping[Any, Intrinsic],
     call: Call,
+    statements: type[Statements],
 ) -> Any:
     """Return an LLVM module with one function `symbol` of the form of `jit.NativeCode`.
 
-    names: values of the global names; those in `intrinsics` generate code of their own. Raises
-    Untyped for code outside of the language.
+    names: values of the global names; those in `intrinsics` generate code of their own. statements:
+    the target's generator. Raises Untyped for code outside of the language.
     """
-    kinds: dict[tuple[int, str], Kind | Pointer] = {}
+    known = KnownSoFar()
     for _ in range(_MAX_ATTEMPTS):
         module = ir.Module(symbol)
         function = function_of(module, symbol)
@@ -96,7 +97,7 @@ def lowered(
         builder = ir.IRBuilder(start)
         # Ended here, so that what is allocated in the first block is put before its end.
         ir.IRBuilder(variables).branch(start)
-        code = _Statements(builder, names, intrinsics, kinds)
+        code = statements(builder, names, intrinsics, known)
         code.inlined(body, [_call(builder, call)], {})
         builder.ret_void()
         if code.is_complete:
@@ -116,13 +117,13 @@ def _call(builder: Any, call: Call) -> Operand:
 
 def _from_word(builder: Any, word: Any, kind: Kind | Pointer) -> Any:
     if isinstance(kind, Pointer):
-        return builder.inttoptr(word, kind.code)
+        return address(builder, word, kind.code)
     if kind == FLOAT32:
         return builder.bitcast(builder.trunc(word, INT32.code), FLOAT32.code)
     return word
 
 
-class _Statements(Expressions):
+class Statements(Expressions):
     """Generator of the code of functions and of their statements."""
 
     _depth = 0
@@ -212,7 +213,11 @@ class _Statements(Expressions):
         if isinstance(node.target, ast.Name):
             self.assign_name(node.target.id, after)
         else:
-            self.builder.store(converted(self.builder, after, place.kind).code, place.code)
+            self.store_element(converted(self.builder, after, place.kind).code, place.code)
+
+    def store_element(self, value: Any, place: Any) -> None:
+        """Generate the store of an element."""
+        self.builder.store(value, place)
 
     def assign(self, target: ast.expr, value: Operand) -> None:
         if isinstance(target, ast.Name):
@@ -225,7 +230,7 @@ class _Statements(Expressions):
         elif isinstance(target, ast.Subscript):
             place = self.element(target)
             found = converted(self.builder, number(value), place.kind)
-            self.builder.store(found.code, place.code)
+            self.store_element(found.code, place.code)
         else:
             self.unknown(target)
 
@@ -315,7 +320,20 @@ class _Statements(Expressions):
         self._jump(loop.following)
 
     def _loop_over_range(self, node: ast.For, function: Any, arguments: Sequence[Operand]) -> None:
-        start, stop, step = self.bounds(function, arguments)
+        bounds = self.bounds(function, arguments)
+        if function is intrinsics.each:
+            self.independent(node, *bounds)
+        else:
+            self.counted(node, *bounds, is_independent=False)
+
+    def independent(self, node: ast.For, start: Any, stop: Any, step: Any) -> None:
+        """Generate a loop over `each`: its iterations in order."""
+        self.counted(node, start, stop, step, is_independent=True)
+
+    def counted(
+        self, node: ast.For, start: Any, stop: Any, step: Any, *, is_independent: bool
+    ) -> None:
+        """Generate a loop over integers."""
         builder = self.builder
         place = variable(self.builder, INT64.code)
         builder.store(start, place)
@@ -327,7 +345,7 @@ class _Statements(Expressions):
         index = builder.load(place)
         builder.cbranch(self.continues(index, stop, step), body, after)
         builder.position_at_end(body)
-        loop = JumpTargets(following, after, is_independent=function is intrinsics.each)
+        loop = JumpTargets(following, after, is_independent=is_independent)
         self._iteration(node, TypedValue(INT64, index), loop)
         builder.position_at_end(following)
         builder.store(builder.add(builder.load(place), step, flags=["nsw"]), place)

@@ -21,14 +21,12 @@ from mxrun.codegen.sequential.kinds import (
     Operand,
     Pointer,
 )
-from mxrun.codegen.sequential.llvm_column import first_lanes
+from mxrun.codegen.sequential.lanes import first_lanes, load_vector, store_vector
 from mxrun.codegen.sequential.llvm_control import WORD
 from mxrun.codegen.sequential.register_tile import (
     TileFactors,
-    load_masked,
     multiply_floats,
     multiply_pairs,
-    store_masked,
     tile_sums,
     vector_at,
 )
@@ -128,11 +126,11 @@ def _tile(
         for start in starts
         for vector in range(_VECTORS)
     ]
-    sums = [load_masked(builder, place, mask) for place, mask in targets]
+    sums = [load_vector(builder, place, mask) for place, mask in targets]
     step = multiply_pairs if are_pairs else multiply_floats
     totals = tile_sums(builder, factors, height, sums, step)
     for total, (place, mask) in zip(totals, targets, strict=True):
-        store_masked(builder, total, place, mask)
+        store_vector(builder, total, place, mask)
 
 
 PANELS: dict[Any, Intrinsic] = {

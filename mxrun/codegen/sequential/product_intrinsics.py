@@ -10,15 +10,13 @@ from mxrun.codegen import products
 from mxrun.codegen.processor import processor
 from mxrun.codegen.sequential.intrinsic import Intrinsic, typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS, INT64, Kind, Pointer
-from mxrun.codegen.sequential.llvm_column import first_lanes
+from mxrun.codegen.sequential.lanes import first_lanes, load_vector, store_vector
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop
 from mxrun.codegen.sequential.register_tile import (
     Step,
     TileFactors,
-    load_masked,
     multiply_floats,
     multiply_pairs,
-    store_masked,
     tile_sums,
     vector_at,
 )
@@ -136,10 +134,10 @@ def _tile(
     count = builder.sub(function.args[11], column)
     begun = builder.icmp_signed("!=", is_begun, WORD(0))
     read = first_lanes(builder, builder.select(begun, count, WORD(0)), LANES)
-    given = [load_masked(builder, each, read) for each in places(begin, begin_at, begin_step)]
+    given = [load_vector(builder, each, read) for each in places(begin, begin_at, begin_step)]
     sums = [builder.fadd(*each) for each in zip(given, products, strict=True)]
     for target, total in zip(places(output, to, output_step), sums, strict=True):
-        store_masked(builder, total, target, mask)
+        store_vector(builder, total, target, mask)
 
 
 PRODUCTS: dict[Any, Intrinsic] = {

@@ -12,33 +12,38 @@ from mxrun.codegen import intrinsics
 from mxrun.codegen.llvm_block import smaller
 from mxrun.codegen.llvm_target import (
     adds_and_multiplies_apart,
-    call_function,
+    call_lanewise,
+    constant,
     has_half_width_registers,
+    lanes_of,
+    like,
 )
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.intrinsic import typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOAT64, INT64, Kind, Pointer
-from mxrun.codegen.sequential.llvm_column import (
+from mxrun.codegen.sequential.lanes import (
     DOUBLE,
     FLOAT,
     INDEX,
+    added_by_products,
+    broadcast,
+    first_lanes,
+    joined,
+    load_vector,
+    prefetch,
+    vector_place,
+)
+from mxrun.codegen.sequential.llvm_column import (
     LINE,
     ROW_LANES,
     ROW_VECTORS,
     Columns,
     Rows,
-    added_by_products,
-    broadcast,
     by_columns,
-    constant,
-    first_lanes,
-    joined,
-    load_vector,
-    prefetch,
-    side_by_side,
-    vector_place,
 )
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop, variables
+from mxrun.codegen.target import is_card
+from mxrun.codegen.vectors import LANES
 
 _FLOATS = Pointer(FLOAT32)
 
@@ -104,8 +109,7 @@ def _one_if_zero(builder: Any, value: Any, shift: Any) -> Any:
 
 
 def _magnitude(builder: Any, value: Any, shift: Any) -> Any:
-    kind = value.type
-    return call_function(builder, f"llvm.fabs.v{kind.count}f32", kind, [value])
+    return call_lanewise(builder, "fabs", value)
 
 
 def _square(builder: Any, value: Any, shift: Any) -> Any:
@@ -188,13 +192,15 @@ def _converted(builder: Any, value: Any, kind: Any) -> Any:
 
 def _width(reduction: _Reduction) -> int:
     """Return the lanes of the vectors of a run's totals."""
+    if is_card():
+        return LANES
     is_narrow = reduction.run is DOUBLE and not reduction.has_conditions
     return _NARROW if is_narrow and has_half_width_registers() else _VECTOR[reduction.run]
 
 
 def _values(builder: Any, reduction: _Reduction, loaded: Any, mask: Any, shifts: Any) -> Any:
     """Return the values of loaded elements in the type of the totals; `start` outside a mask."""
-    kind = ir.VectorType(reduction.run, loaded.type.count)
+    kind = like(loaded.type, reduction.run)
     if reduction.exact:
         values = _converted(builder, reduction.take(builder, loaded, None), kind)
     else:
@@ -216,7 +222,7 @@ def _reduce_run(
 ) -> None:
     """Generate code that combines `count` elements with the float64 that `total` points to."""
     lanes, width = _LANES[reduction.run], _width(reduction)
-    start = constant(ir.VectorType(reduction.run, width), reduction.start)
+    start = constant(lanes_of(reduction.run, width), reduction.start)
     shifts = broadcast(builder, _converted(builder, shift, reduction.run), width)
     apart = adds_and_multiplies_apart()
     add = _join_of(builder, reduction, width)
@@ -225,7 +231,7 @@ def _reduce_run(
 
     def join(which: int, first: Any, mask: Any) -> None:
         place = vector_place(builder, data, builder.add(first, WORD(which * width)), width)
-        loaded = load_vector(builder, place, mask, width)
+        loaded = load_vector(builder, place, mask)
         values = _values(builder, reduction, loaded, mask, shifts)
         builder.store(add(builder, builder.load(totals[which]), values), totals[which])
 
@@ -249,8 +255,8 @@ def _reduce_run(
         remaining = builder.sub(rest, WORD(which * width))
         with builder.if_then(builder.icmp_signed(">", remaining, WORD(0))):
             join(which, first, first_lanes(builder, remaining, width))
-    everything = side_by_side(builder, [builder.load(each) for each in totals])
-    combined = _converted(builder, joined(builder, reduction.join, everything), DOUBLE)
+    everything = [builder.load(each) for each in totals]
+    combined = _converted(builder, joined(builder, reduction.join, everything, width), DOUBLE)
     builder.store(reduction.join(builder, builder.load(total), combined), total)
 
 
@@ -300,15 +306,14 @@ class _Totals:
 
     def store(self, builder: Any, columns: Columns, totals: list[Any], is_root: bool) -> None:
         """Write the totals after the rows, or the results."""
-        wide, narrow = (ir.VectorType(kind, ROW_LANES) for kind in (DOUBLE, FLOAT))
+        wide, narrow = (lanes_of(kind, ROW_LANES) for kind in (DOUBLE, FLOAT))
         after = [_converted(builder, builder.load(total), wide) for total in totals]
         with builder.if_else(self.is_last) as (last, between):
             with last:
                 found = variables(builder, after)
                 if is_root:
-                    name = f"llvm.sqrt.v{ROW_LANES}f64"
                     for each in found:
-                        root = call_function(builder, name, wide, [builder.load(each)])
+                        root = call_lanewise(builder, "sqrt", builder.load(each))
                         builder.store(root, each)
                 divides = builder.fcmp_unordered("!=", self.divisor, DOUBLE(1.0))
                 with builder.if_then(divides):
@@ -325,7 +330,7 @@ def _join_rows(
     builder: Any, reduction: _Reduction, rows: Rows, totals: _Totals, shift: Any, count: Any
 ) -> None:
     """Generate code that combines the elements of all rows with `count` neighbouring totals."""
-    kind = ir.VectorType(reduction.run, ROW_LANES)
+    kind = lanes_of(reduction.run, ROW_LANES)
     join = _join_of(builder, reduction, ROW_LANES)
 
     def work(builder: Any, columns: Columns) -> None:
@@ -350,7 +355,7 @@ def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> 
 
     def work(builder: Any, columns: Columns) -> None:
         extremes = variables(builder, columns.load(builder, WORD(0)))
-        zero = ir.Constant(ir.VectorType(INDEX, ROW_LANES), [0] * ROW_LANES)
+        zero = constant(lanes_of(INDEX, ROW_LANES), 0)
         places = variables(builder, [zero] * len(extremes))
         with counted_loop(builder, rows.count) as index:
             row = broadcast(builder, builder.trunc(index, INDEX), ROW_LANES)
@@ -361,7 +366,7 @@ def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> 
                 beyond = builder.and_(builder.fcmp_unordered(sign, value, held), number)
                 builder.store(builder.select(beyond, value, held), extreme)
                 builder.store(builder.select(beyond, row, builder.load(place)), place)
-        kind = ir.VectorType(FLOAT, ROW_LANES)
+        kind = lanes_of(FLOAT, ROW_LANES)
         found = [builder.sitofp(builder.load(place), kind) for place in places]
         columns.store(builder, output, found)
 

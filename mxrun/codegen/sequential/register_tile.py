@@ -15,15 +15,13 @@ from llvmlite import ir
 from mxrun.codegen.llvm_bfloat16 import widened
 from mxrun.codegen.llvm_target import call_function, multiply_add
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS
-from mxrun.codegen.sequential.llvm_column import broadcast
+from mxrun.codegen.sequential.lanes import broadcast, load_vector, vector_place
 from mxrun.codegen.sequential.llvm_control import WORD
-from mxrun.codegen.sequential.masked import load_lanes_of, store_lanes_of
 from mxrun.codegen.vectors import LANES
 
 # Rows that one address serves, by x86's addressing modes base, base + step and base + 2 step.
 _ROWS_PER_BASE = 3
 _BYTE = ir.IntType(8).as_pointer()
-_ALIGNED = ir.IntType(32)(1)
 
 Step: TypeAlias = Callable[[Any, Any, Any, Any], Any]
 """(builder, sums, a broadcast element, a vector) -> the sums with the product added."""
@@ -75,22 +73,7 @@ class TileFactors:
 
 def vector_at(builder: Any, pointer: Any, position: Any) -> Any:
     """Return the address of the vector that begins at an element."""
-    return builder.bitcast(builder.gep(pointer, [position]), FLOATS.code.as_pointer())
-
-
-def load_masked(builder: Any, place: Any, mask: Any | None) -> Any:
-    """Load a vector; the lanes outside of a mask, if there is one, are 0."""
-    if mask is None:
-        return builder.load(place, align=4)
-    return load_lanes_of(builder, place, _ALIGNED, mask, ir.Constant(FLOATS.code, None))
-
-
-def store_masked(builder: Any, vector: Any, place: Any, mask: Any | None) -> None:
-    """Store a vector, only its lanes in a mask, if there is one."""
-    if mask is None:
-        builder.store(vector, place, align=4)
-    else:
-        store_lanes_of(builder, vector, place, _ALIGNED, mask)
+    return vector_place(builder, pointer, position, LANES)
 
 
 def tile_sums(
@@ -141,7 +124,7 @@ def _with_term(
 ) -> list[Any]:
     """Return the sums after one element of each row."""
     columns = [
-        load_masked(builder, vector_at(builder, right, WORD(v * LANES)), factors.mask)
+        load_vector(builder, vector_at(builder, right, WORD(v * LANES)), factors.mask)
         for v in range(vectors)
     ]
     results = []

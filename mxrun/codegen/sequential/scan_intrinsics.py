@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from mxrun.codegen import intrinsics
+from mxrun.codegen.llvm_target import constant, lanes_of
 from mxrun.codegen.sequential.intrinsic import typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
-from mxrun.codegen.sequential.llvm_column import (
+from mxrun.codegen.sequential.lanes import (
     DOUBLE,
     FLOAT,
-    INDEX,
-    ROW_LANES,
-    Columns,
-    Rows,
     broadcast,
-    by_columns,
-    constant,
     first_lanes,
     joined,
     load_vector,
+    moved_up,
+    reversed_lanes,
     store_vector,
     vector_place,
 )
+from mxrun.codegen.sequential.llvm_column import ROW_LANES, Columns, Rows, by_columns
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop, variables
 
 _FLOATS = Pointer(FLOAT32)
@@ -37,8 +34,7 @@ _LANES = 8
 
 def _scan_columns(builder: Any, rows: Rows, output: Any, count: Any) -> None:
     """Generate code for neighbouring columns, in vectors."""
-    wide = ir.VectorType(DOUBLE, ROW_LANES)
-    narrow = ir.VectorType(FLOAT, ROW_LANES)
+    wide, narrow = (lanes_of(kind, ROW_LANES) for kind in (DOUBLE, FLOAT))
 
     def work(builder: Any, columns: Columns) -> None:
         totals = variables(builder, [constant(wide, 0.0)] * len(columns.starts))
@@ -65,36 +61,24 @@ class _Line:
 
     def group(self, builder: Any, number: Any, mask: Any, total: Any) -> None:
         """Generate code for one vector: cumulative sums in float32 plus the float64 total."""
-        kind, wide = ir.VectorType(FLOAT, _LANES), ir.VectorType(DOUBLE, _LANES)
+        wide = lanes_of(DOUBLE, _LANES)
         at = builder.mul(number, WORD(_LANES))
         if self.onward:
             at = builder.add(self.position, at)
         else:
             at = builder.sub(builder.sub(self.position, at), WORD(_LANES - 1))
-            mask = None if mask is None else _reversed_lanes(builder, mask)
+            mask = None if mask is None else reversed_lanes(builder, mask, _LANES)
         places = [vector_place(builder, data, at, _LANES) for data in (self.data, self.output)]
-        sums = load_vector(builder, places[0], mask, _LANES)
-        sums = sums if self.onward else _reversed_lanes(builder, sums)
-        group_sum = joined(builder, ir.IRBuilder.fadd, builder.fpext(sums, wide))
+        sums = load_vector(builder, places[0], mask)
+        sums = sums if self.onward else reversed_lanes(builder, sums, _LANES)
+        group_sum = joined(builder, ir.IRBuilder.fadd, [builder.fpext(sums, wide)], _LANES)
         for distance in (1, 2, 4):
-            chosen = [_LANES + lane - distance if lane >= distance else 0 for lane in range(_LANES)]
-            moved = builder.shuffle_vector(constant(kind, 0.0), sums, _lanes(chosen))
-            sums = builder.fadd(sums, moved)
+            sums = builder.fadd(sums, moved_up(builder, sums, distance, _LANES))
         before = builder.load(total)
         builder.store(builder.fadd(before, group_sum), total)
         sums = builder.fadd(sums, broadcast(builder, builder.fptrunc(before, FLOAT), _LANES))
-        store_vector(
-            builder, sums if self.onward else _reversed_lanes(builder, sums), places[1], mask
-        )
-
-
-def _lanes(chosen: Sequence[int]) -> Any:
-    return ir.Constant(ir.VectorType(INDEX, len(chosen)), list(chosen))
-
-
-def _reversed_lanes(builder: Any, vector: Any) -> Any:
-    """Reverse the lanes."""
-    return builder.shuffle_vector(vector, vector, _lanes(range(vector.type.count)[::-1]))
+        sums = sums if self.onward else reversed_lanes(builder, sums, _LANES)
+        store_vector(builder, sums, places[1], mask, _LANES)
 
 
 def _scan_line(builder: Any, line: _Line, count: Any, start: Any) -> None:

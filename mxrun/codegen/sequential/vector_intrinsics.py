@@ -9,9 +9,15 @@ from llvmlite import ir
 
 from mxrun.codegen import scalar_logarithm, vectors
 from mxrun.codegen.llvm_bfloat16 import rounded, widened
-from mxrun.codegen.llvm_target import adds_and_multiplies_apart, call_function, multiply_add
+from mxrun.codegen.llvm_target import (
+    adds_and_multiplies_apart,
+    constant,
+    lanes_of,
+    multiply_add,
+)
 from mxrun.codegen.scalar_float32 import BIASED, EXP
 from mxrun.codegen.scalar_operations import float64_code
+from mxrun.codegen.sequential import half_warp
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.codegen.sequential.kinds import (
@@ -31,64 +37,62 @@ from mxrun.codegen.sequential.kinds import (
     Pointer,
     TypedValue,
 )
-from mxrun.codegen.sequential.llvm_column import (
+from mxrun.codegen.sequential.lanes import (
     added_by_products,
     broadcast,
-    constant,
     first_lanes,
+    gather_vector,
     joined,
+    load_vector,
+    places_apart,
     prefetch,
+    store_vector,
+    vector_place,
 )
-from mxrun.codegen.sequential.masked import load_lanes_of, store_lanes_of
+from mxrun.codegen.target import is_card
 from mxrun.codegen.vectors import LANES
 
 _POINTER = Pointer(FLOAT32)
 _INDEX = ir.IntType(32)
 _WORD = ir.IntType(64)
-_BYTES = ir.VectorType(ir.IntType(8), LANES)
-_HALVES = ir.VectorType(ir.IntType(16), LANES)
-_ALIGNED = _INDEX(1)
+_BYTE = ir.IntType(8)
+# Kinds of vectors by the kinds of elements in memory from which they are loaded.
+_IN_REGISTERS = {
+    FLOAT32: FLOATS,
+    BFLOAT16: FLOATS,
+    FLOAT64: WIDE_FLOATS,
+    INT32: INTEGERS,
+    UINT8: INTEGERS,
+}
 # 2^r for |r| <= 1/2.
 _EXP2 = tuple(number * math.log(2) ** power for power, number in enumerate(EXP))
 
 
-def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
-    """Return the address of a vector in memory."""
-    return builder.bitcast(builder.gep(pointer, [position]), vector.as_pointer())
-
-
-def _in_memory(pointer: Operand) -> Any:
-    """Return the LLVM type of a vector in the memory of a pointer."""
+def _element(pointer: Operand) -> Kind:
+    """Return the kind of the elements in the memory of a pointer to vectors."""
     kind = number(pointer).kind
-    known = {
-        FLOAT32: FLOATS.code,
-        FLOAT64: WIDE_FLOATS.code,
-        INT32: INTEGERS.code,
-        BFLOAT16: _HALVES,
-        UINT8: _BYTES,
-    }
-    if not isinstance(kind, Pointer) or kind.element not in known:
+    if not isinstance(kind, Pointer) or kind.element not in _IN_REGISTERS:
         raise Untyped(f"there are no vectors in the memory of {kind}")
-    return known[kind.element]
+    return kind.element
 
 
-def _from_memory(builder: Any, loaded: Any) -> Any:
+def _place(builder: Any, pointer: Operand, position: Operand) -> Any:
+    """Return the address of a vector in the memory of a pointer."""
+    return vector_place(builder, number(pointer).code, _integer(builder, position), LANES)
+
+
+def _from_memory(builder: Any, loaded: Any, element: Kind) -> Any:
     """Convert a loaded vector to register form; bfloat16 is widened to float32."""
-    if loaded.type == _HALVES:
+    if element == BFLOAT16:
         return widened(builder, loaded)
-    return builder.zext(loaded, INTEGERS.code) if loaded.type == _BYTES else loaded
+    return builder.zext(loaded, INTEGERS.code) if element == UINT8 else loaded
 
 
-def _to_memory(builder: Any, vector: Any, kind: Any) -> Any:
-    """Convert a vector to its form in memory of `kind`."""
-    if kind == _HALVES:
+def _to_memory(builder: Any, vector: Any, element: Kind) -> Any:
+    """Convert a vector to its form in the memory of elements."""
+    if element == BFLOAT16:
         return rounded(builder, vector)
-    return builder.trunc(vector, _BYTES) if kind == _BYTES else vector
-
-
-def _in_registers(kind: Any) -> Kind:
-    """Return the kind of lanes that memory of `kind` is loaded to and stored from."""
-    return {FLOATS.code: FLOATS, _HALVES: FLOATS, WIDE_FLOATS.code: WIDE_FLOATS}.get(kind, INTEGERS)
+    return builder.trunc(vector, lanes_of(_BYTE, LANES)) if element == UINT8 else vector
 
 
 def _lanes_of(builder: Any, vector: Operand, kind: Kind) -> Any:
@@ -115,43 +119,34 @@ def lanes(builder: Any, value: Operand) -> Operand:
 
 def load_lanes(builder: Any, pointer: Operand, position: Operand, count: Operand) -> Operand:
     """Generate a masked load."""
-    kind = _in_memory(pointer)
-    place = _place(builder, number(pointer).code, _integer(builder, position), kind)
-    mask, rest = first_lanes(builder, _integer(builder, count), LANES), ir.Constant(kind, None)
-    loaded = load_lanes_of(builder, place, _ALIGNED, mask, rest)
-    return TypedValue(_in_registers(kind), _from_memory(builder, loaded))
+    place, element = _place(builder, pointer, position), _element(pointer)
+    mask = first_lanes(builder, _integer(builder, count), LANES)
+    loaded = load_vector(builder, place, mask)
+    return TypedValue(_IN_REGISTERS[element], _from_memory(builder, loaded, element))
 
 
 @typed(FLOATS, _POINTER, INT64, INT64, INT64)
 def gather_lanes(builder: Any, pointer: Any, position: Any, step: Any, count: Any) -> Any:
     """Generate a masked gather."""
-    numbers = ir.Constant(ir.VectorType(_WORD, LANES), list(range(LANES)))
-    places = ir.VectorType(FLOAT32.code.as_pointer(), LANES)
-    first = builder.ptrtoint(builder.gep(pointer, [position]), _WORD)
-    distances = builder.mul(numbers, broadcast(builder, builder.mul(step, _WORD(4)), LANES))
-    addresses = builder.add(broadcast(builder, first, LANES), distances)
-    kind = FLOATS.code
-    given = [builder.inttoptr(addresses, places), _INDEX(4), first_lanes(builder, count, LANES)]
-    name = f"llvm.masked.gather.v{LANES}f32.v{LANES}p0"
-    return call_function(builder, name, kind, [*given, ir.Constant(kind, None)])
+    places = places_apart(builder, pointer, position, step, LANES)
+    return gather_vector(builder, places, first_lanes(builder, count, LANES))
 
 
 def store_lanes(
     builder: Any, pointer: Operand, position: Operand, vector: Operand, count: Operand
 ) -> Operand:
     """Generate a masked store."""
-    kind = _in_memory(pointer)
-    place = _place(builder, number(pointer).code, _integer(builder, position), kind)
-    value = _to_memory(builder, _lanes_of(builder, vector, _in_registers(kind)), kind)
-    mask = first_lanes(builder, _integer(builder, count), LANES)
-    store_lanes_of(builder, value, place, _ALIGNED, mask)
+    place, element = _place(builder, pointer, position), _element(pointer)
+    value = _to_memory(builder, _lanes_of(builder, vector, _IN_REGISTERS[element]), element)
+    store_vector(builder, value, place, first_lanes(builder, _integer(builder, count), LANES))
     return NOTHING
 
 
 def stored_lanes(builder: Any, pointer: Operand, vector: Operand) -> Operand:
     """Round in registers if the memory type is narrower."""
-    stored = _to_memory(builder, _lanes_of(builder, vector, FLOATS), _in_memory(pointer))
-    return TypedValue(FLOATS, _from_memory(builder, stored))
+    element = _element(pointer)
+    stored = _to_memory(builder, _lanes_of(builder, vector, FLOATS), element)
+    return TypedValue(FLOATS, _from_memory(builder, stored, element))
 
 
 @typed(FLAGS, FLOATS, FLOATS)
@@ -242,7 +237,7 @@ def maximum_lanes(builder: Any, left: Operand, right: Operand) -> Operand:
 @typed(FLOAT32, FLOATS)
 def largest_lane(builder: Any, vector: Any) -> Any:
     """Reduce halves of the vector."""
-    return joined(builder, _larger, vector)
+    return joined(builder, _larger, [vector], LANES)
 
 
 @typed(FLOATS, FLOATS, INT64, FLOATS)
@@ -255,7 +250,7 @@ def keep_lanes(builder: Any, vector: Any, count: Any, otherwise: Any) -> Any:
 def sum_lanes(builder: Any, vector: Any, count: Any) -> Any:
     """Add halves of the vector, whose lanes from `count` on are replaced by 0."""
     mask, zero = first_lanes(builder, count, LANES), ir.Constant(FLOATS.code, None)
-    return joined(builder, ir.IRBuilder.fadd, builder.select(mask, vector, zero))
+    return joined(builder, ir.IRBuilder.fadd, [builder.select(mask, vector, zero)], LANES)
 
 
 def _of_one_kind(builder: Any, left: Operand, right: Operand) -> tuple[Kind, list[Any]]:
@@ -321,23 +316,24 @@ def transpose_lanes(
     Rows and columns beyond the last use the address of the first; such columns are stored there
     before the first column.
     """
-    kind = FLOATS.code
 
     def places(data: Any, at: Any, step: Any, limit: Any) -> list[Any]:
         distances = (builder.mul(step, _WORD(index)) for index in range(LANES))
         within = [builder.icmp_signed("<", _WORD(index), limit) for index in range(LANES)]
         found = map(builder.select, within, distances, [_WORD(0)] * LANES)
-        return [_place(builder, data, builder.add(at, each), kind) for each in found]
+        return [vector_place(builder, data, builder.add(at, each), LANES) for each in found]
 
-    mask, rest = first_lanes(builder, columns, LANES), ir.Constant(kind, None)
+    mask = first_lanes(builder, columns, LANES)
     loaded = [
-        load_lanes_of(builder, place, _ALIGNED, mask, rest)
-        for place in places(pointer, position, stride, rows)
+        load_vector(builder, place, mask) for place in places(pointer, position, stride, rows)
     ]
+    if is_card():
+        half_warp.store_columns(builder, loaded, builder.gep(output, [to]), step, rows, mask)
+        return
     transposed, mask = _transposed(builder, loaded), first_lanes(builder, rows, LANES)
     targets = places(output, to, step, columns)
     for vector, place in zip(reversed(transposed), reversed(targets), strict=True):
-        store_lanes_of(builder, vector, place, _ALIGNED, mask)
+        store_vector(builder, vector, place, mask)
 
 
 def fetch(builder: Any, pointer: Operand, position: Operand) -> Operand:
@@ -352,7 +348,7 @@ def fetch(builder: Any, pointer: Operand, position: Operand) -> Operand:
 def pair_lanes(builder: Any, low: Any, high: Any) -> Any:
     """Round both vectors and combine them to 32-bit words."""
     words = [builder.zext(rounded(builder, each), INTEGERS.code) for each in (low, high)]
-    half = ir.Constant(INTEGERS.code, [16] * LANES)
+    half = constant(INTEGERS.code, 16)
     return builder.bitcast(builder.or_(words[0], builder.shl(words[1], half)), FLOATS.code)
 
 
@@ -360,7 +356,7 @@ def pair_lanes(builder: Any, low: Any, high: Any) -> Any:
 def join_lanes(builder: Any, low: Any, high: Any) -> Any:
     """Combine the upper halves of both vectors' words."""
     lower, upper = (builder.bitcast(each, INTEGERS.code) for each in (low, high))
-    half = ir.Constant(INTEGERS.code, [16] * LANES)
+    half = constant(INTEGERS.code, 16)
     return builder.bitcast(builder.or_(builder.lshr(lower, half), upper), FLOATS.code)
 
 
