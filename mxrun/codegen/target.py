@@ -40,5 +40,7 @@ def is_card() -> bool:
 def generating_for(chosen: CodeTarget) -> Iterator[None]:
     """Context in which this thread generates code for a target."""
     before = _CURRENT.set(chosen)
-    yield
-    _CURRENT.reset(before)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(before)

@@ -11,7 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from gpu_emulator.library import Fault, Launch, Range, library
-from gpu_emulator.translation import ENTRY, translate
+from gpu_emulator.translation import ENTRY, entry, translate
 from mxrun.codegen.gpu_kernel import GpuKernel
 
 ORDERS = ("forward", "reverse", "random")
@@ -89,7 +89,7 @@ def emulated(
     change: of the module's text, for mutants of kernels.
     """
     module = kernel.module if change is None else change(kernel.module)
-    found = translate(module, kernel.symbol, kernel.parameters, is_checked)
+    found = translate(module, kernel.symbol, is_checked)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name in library().exported:
@@ -98,6 +98,8 @@ def emulated(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=1
     )
     parsed = llvm.parse_assembly(found.text)
+    kinds = [str(each.type) for each in parsed.get_function(kernel.symbol).arguments]
+    parsed.link_in(llvm.parse_assembly(entry(kernel.symbol, kinds)))
     parsed.verify()
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()

@@ -55,13 +55,12 @@ declare void @emulator_barrier(i32, i64)
     for mode in ("bfly", "idx", "up", "down")
     for kind, suffix in (("i32", "i32"), ("float", "f32"))
 )
-_LLVM = {"int64": "i64", "float32": "float"}
 _BYTES = {"float": 4, "double": 8, "ptr": 8, "half": 2}
 
 
 @dataclass
 class Translation:
-    """Module for the CPU, whose function ENTRY takes the address of the parameters' 64-bit slots.
+    """Module for the CPU, with the kernel as a function.
 
     sites: the instructions that calls name by their numbers. shared: names of the arrays of a
     block; constants: of the module's constants. `sizes` are their bytes, by name.
@@ -81,7 +80,7 @@ class Translation:
         return len(self.sites) - 1
 
 
-def translate(module: str, symbol: str, parameters: Sequence[str], is_checked: bool) -> Translation:
+def translate(module: str, symbol: str, is_checked: bool) -> Translation:
     """Translate a module; raises ValueError if it has what the emulator does not know."""
     found = Translation(_HEADER.sub("", module))
     if is_checked:
@@ -97,7 +96,7 @@ def translate(module: str, symbol: str, parameters: Sequence[str], is_checked: b
     found.text = re.sub(r" addrspace\(\d\)", "", found.text).replace("ptx_kernel ", "")
     found.text = found.text.replace("addrspacecast (ptr", "bitcast (ptr")
     found.text = found.text.replace("addrspacecast ptr", "bitcast ptr")
-    found.text = _FUNCTIONS + found.text + _entry(symbol, parameters)
+    found.text = _FUNCTIONS + found.text
     if left := re.search(r"llvm\.nvvm\.[\w.]+", found.text):
         raise ValueError(f"{symbol}: the emulator does not know {left[0]}")
     return found
@@ -151,14 +150,14 @@ def _size(kind: str) -> int:
     return _BYTES[kind] if kind in _BYTES else -(-int(kind[1:]) // 8)
 
 
-def _entry(symbol: str, parameters: Sequence[str]) -> str:
-    """Return the function that calls the kernel with the parameters from 64-bit slots."""
-    lines = [f"define void @{ENTRY}(ptr %slots) {{"]
-    given = []
-    for number, kind in enumerate(parameters):
-        code = _LLVM.get(kind, "ptr")
+def entry(symbol: str, kinds: Sequence[str]) -> str:
+    """Return a module with the function that calls a kernel with parameters from 64-bit slots.
+
+    kinds: LLVM's types of the parameters.
+    """
+    lines = [f"declare void @{symbol}({', '.join(kinds)})", f"define void @{ENTRY}(ptr %slots) {{"]
+    for number, kind in enumerate(kinds):
         lines.append(f"  %place{number} = getelementptr i64, ptr %slots, i64 {number}")
-        lines.append(f"  %value{number} = load {code}, ptr %place{number}")
-        given.append(f"{code} %value{number}")
-    lines.append(f"  call void @{symbol}({', '.join(given)})")
-    return "\n" + "\n".join([*lines, "  ret void", "}"]) + "\n"
+        lines.append(f"  %value{number} = load {kind}, ptr %place{number}")
+    given = ", ".join(f"{kind} %value{number}" for number, kind in enumerate(kinds))
+    return "\n".join([*lines, f"  call void @{symbol}({given})", "  ret void", "}", ""])
