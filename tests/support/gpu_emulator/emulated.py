@@ -25,11 +25,12 @@ class EmulationError(AssertionError):
 class Emulated:
     """Kernel compiled for the CPU.
 
-    is_checked: whether every access to memory is checked, against the memory that a launch is given
-    and against those of other threads.
+    name: of the kernel in messages. is_checked: whether every access to memory is checked, against
+    the memory that a launch is given and against those of other threads.
     """
 
     kernel: GpuKernel
+    name: str
     is_checked: bool
     engine: Any
     sites: Sequence[str]
@@ -77,16 +78,19 @@ class Emulated:
         at = "".join(
             f"\n  {label}: {site}" for label, site in zip(("at", "and"), sites, strict=False)
         )
-        return f"{self.kernel.symbol}: {fault.text.decode()}{at}"
+        return f"{self.name}: {fault.text.decode()}{at}"
 
 
 @cache
 def emulated(
-    kernel: GpuKernel, is_checked: bool, change: Callable[[str], str] | None = None
+    kernel: GpuKernel,
+    is_checked: bool,
+    change: Callable[[str], str] | None = None,
+    name: str = "",
 ) -> Emulated:
     """Compile a kernel for the CPU, once.
 
-    change: of the module's text, for mutants of kernels.
+    change: of the module's text, for mutants of kernels. name: in messages, by default its symbol.
     """
     module = kernel.module if change is None else change(kernel.module)
     found = translate(module, kernel.symbol, is_checked)
@@ -114,6 +118,7 @@ def emulated(
 
     return Emulated(
         kernel=kernel,
+        name=name or kernel.symbol,
         is_checked=is_checked,
         engine=engine,
         sites=found.sites,
