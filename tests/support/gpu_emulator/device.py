@@ -7,7 +7,7 @@ Bodies in NumPy run as on the CPU.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -38,12 +38,13 @@ class EmulatedDevice(CpuDevice):
     """One emulated card.
 
     order: of the threads. is_checked: whether accesses to memory are checked. executed: launches by
-    the names of their functions.
+    the names of their functions. changes: of the modules of some functions, for mutants.
     """
 
     order: ClassVar[str] = "forward"
     is_checked: ClassVar[bool] = False
     executed: ClassVar[Counter[str]] = Counter()
+    changes: ClassVar[Mapping[str, Callable[[str], str]]] = {}
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
@@ -103,7 +104,7 @@ def _emulation(launch: LoopLaunch, views: Views) -> Callable[[], None]:
 
     def run() -> None:
         EmulatedDevice.executed[name] += 1
-        made = emulated(kernel, EmulatedDevice.is_checked, None, name)
+        made = emulated(kernel, EmulatedDevice.is_checked, EmulatedDevice.changes.get(name), name)
         made.run(slots, launch.tasks, ranges, EmulatedDevice.order)
 
     # What the addresses are of.

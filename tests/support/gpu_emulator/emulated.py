@@ -96,8 +96,8 @@ def emulated(
     found = translate(module, kernel.symbol, is_checked)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    for name in library().exported:
-        llvm.add_symbol(name, library().address(name))
+    for exported in library().exported:
+        llvm.add_symbol(exported, library().address(exported))
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=1
     )
@@ -109,8 +109,8 @@ def emulated(
     engine.finalize_object()
 
     def places(names: Sequence[str]) -> list[tuple[int, int]]:
-        begins = [engine.get_global_value_address(name) for name in names]
-        sizes = [engine.get_global_value_address(f"{name}.bytes") for name in names]
+        begins = [engine.get_global_value_address(each) for each in names]
+        sizes = [engine.get_global_value_address(f"{each}.bytes") for each in names]
         return [
             (begin, begin + ctypes.c_int64.from_address(size).value)
             for begin, size in zip(begins, sizes, strict=True)
