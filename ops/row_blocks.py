@@ -14,7 +14,6 @@ import numpy as np
 
 from mxrun.base.device import CUDA, DeviceDescription, tasks_for_elements
 from mxrun.codegen.arguments import Arguments
-from mxrun.codegen.block_function import BlockFunction
 from mxrun.codegen.blocks import shared, threads
 from mxrun.codegen.jit import NativeFunction, inlined
 from mxrun.codegen.vectors import LANES
@@ -100,7 +99,7 @@ def row_maximum(begin: int, end: int, terms: Any) -> Any:
 
 def row_part(
     loop: NativeFunction,
-    kernel: BlockFunction,
+    kernel: NativeFunction,
     make: Callable[..., Arguments],
     rows: int,
     columns: int,

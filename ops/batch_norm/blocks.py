@@ -16,7 +16,13 @@ from mxrun.codegen.block_function import block_of
 from mxrun.codegen.blocks import shared, stored, threads
 from mxrun.codegen.intrinsics import current_task, float32s
 from mxrun.codegen.jit import inlined
-from mxrun.ops.batch_norm.channels import GradientScaling, Scaling
+from mxrun.ops.batch_norm.channels import (
+    ChannelSums,
+    GradientScaling,
+    Scaling,
+    scale_channel,
+    scale_gradients,
+)
 from mxrun.ops.batch_norm.loops import (
     CLIPPED,
     READ,
@@ -202,7 +208,7 @@ def data_gradient_block(call: DataGradient) -> None:
 
 
 @inlined
-def total_of(call: Any, c: int) -> Any:
+def total_of(call: ChannelSums, c: int) -> Any:
     """Return the float64 total of the partial sums from element c of each on."""
     total = 0.0
     for k in range(call.partial_sums):
@@ -210,43 +216,23 @@ def total_of(call: Any, c: int) -> Any:
     return total
 
 
-@block_of(THREADS)
-def scale_block(call: Scaling) -> None:
-    """Compute `scale_loop`, a channel in each thread."""
+@inlined
+def each_channel(call: ChannelSums, write: Any) -> None:
+    """Call write(c, first total, second total) for the channels of the block, in its threads."""
     task, _ = current_task()
     for t in threads(THREADS):
         c = task * THREADS + t
         if c < call.channels:
-            distance = total_of(call, c) / call.count
-            average = call.shift[c] + distance
-            variance = total_of(call, call.channels + c) / call.count - distance * distance
-            variance = 0.0 if variance < 0 else variance
-            if call.given_var is not None:
-                variance = np.float64(call.given_var[c])
-            factor = 1 / np.sqrt(variance + np.float64(call.epsilon))
-            call.mean[c] = average
-            call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
-            if call.mean_output is not None:
-                call.mean_output[c] = average
-            if call.var_output is not None:
-                call.var_output[c] = variance
-            if call.beta_copy is not None:
-                call.beta_copy[c] = call.beta[c]
+            write(c, total_of(call, c), total_of(call, call.channels + c))
+
+
+@block_of(THREADS)
+def scale_block(call: Scaling) -> None:
+    """Compute `scale_loop`, a channel in each thread."""
+    each_channel(call, lambda c, first, second: scale_channel(call, c, first, second))
 
 
 @block_of(THREADS)
 def gradient_scale_block(call: GradientScaling) -> None:
     """Compute `gradient_scale_loop`, a channel in each thread."""
-    task, _ = current_task()
-    for t in threads(THREADS):
-        c = task * THREADS + t
-        if c < call.channels:
-            factor = 1 / np.sqrt(np.float64(call.var[c]) + np.float64(call.epsilon))
-            first, second = total_of(call, c), total_of(call, call.channels + c) * factor
-            call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
-            call.center[c] = 0.0 if call.is_given else first / call.count
-            call.slope[c] = 0.0 if call.is_given else second / call.count * factor
-            if call.gamma_grad is not None:
-                call.gamma_grad[c] = second
-            if call.beta_grad is not None:
-                call.beta_grad[c] = first
+    each_channel(call, lambda c, first, second: scale_gradients(call, c, first, second))

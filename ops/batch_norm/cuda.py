@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mxrun.base.device import CUDA
-from mxrun.codegen.block_function import BlockFunction
 from mxrun.codegen.jit import NativeFunction
 from mxrun.operator.native_kernel import KernelPart, LoopPart
 from mxrun.operator.register import implement
@@ -15,7 +14,7 @@ from mxrun.ops.batch_norm.kernels import CompiledBatchNorm, Loops
 from mxrun.ops.batch_norm.loops import Sampling
 from mxrun.ops.batch_norm.walk import Walk
 
-_BLOCKS: Mapping[NativeFunction, BlockFunction] = {
+_BLOCKS: Mapping[NativeFunction, NativeFunction] = {
     loops.shift_loop: blocks.shift_block,
     loops.shift_loop.bfloat16: blocks.shift_block.bfloat16,
     loops.statistics_loop: blocks.statistics_block,

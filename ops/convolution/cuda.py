@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mxrun.base.device import CUDA
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -94,7 +95,7 @@ class DirectProduct:
 
 
 def _products(
-    prop: AnyProperty,
+    prop: WindowProductProperty[Any],
     tensors: tuple[TensorSpec, TensorSpec, TensorSpec],
     slots: tuple[Slot, Slot, Slot],
     bias: Slot | None = None,

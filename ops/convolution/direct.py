@@ -43,7 +43,7 @@ class Direct(Arguments):
     result: Float32s
 
 
-class Axis(NamedTuple):
+class SlidingAxis(NamedTuple):
     """Sizes along an axis."""
 
     image: Any
@@ -58,7 +58,7 @@ class Axis(NamedTuple):
 def axis(call: Direct, number: int) -> Any:
     """Return the sizes along an axis."""
     at = 6 * number
-    return Axis(
+    return SlidingAxis(
         integer(call.axes, at),
         integer(call.axes, at + 1),
         integer(call.axes, at + 2),
@@ -78,7 +78,7 @@ def begun(call: Direct, channel: int) -> Any:
 
 
 @inlined
-def kernel_size(call: Direct) -> int:
+def kernel_size(call: Direct) -> Any:
     """Return the number of the kernel's positions."""
     return axis(call, 0).kernel * axis(call, 1).kernel * axis(call, 2).kernel
 

@@ -59,7 +59,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("row", part(0, 100), ids=str)
+@pytest.mark.parametrize("row", part(0, 300), ids=str)
 def test_a_sample_has_the_results_of_processors(row: Row) -> None:
     assert_agreement(row)
 
