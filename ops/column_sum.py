@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mxrun.base.device import CUDA, DeviceDescription, tasks_for_elements
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer
@@ -90,7 +90,7 @@ class RowBlocks:
         )
         if device.family == CUDA:
             return LoopPart(block_totals_block, arguments, -(-len(added) // _THREADS))
-        tasks = tasks_for_elements(arguments.blocks * len(added))
+        tasks = device.tasks_for_elements(arguments.blocks * len(added))
         return LoopPart(block_totals_loop, arguments, tasks)
 
 
@@ -261,7 +261,7 @@ def column_sum_part(
     )
     loop = column_sums_block if is_card else column_sums_loop
     elements = blocks.rows * blocks.columns
-    tasks = blocks.count * parts if is_card else tasks_for_elements(elements)
+    tasks = blocks.count * parts if is_card else device.tasks_for_elements(elements)
     loop = loop.bfloat16 if dtype == BFLOAT16 else loop
     first = LoopPart(loop, arguments, tasks, blocks.sums_bytes)
     return JoinedPart((first, blocks.total_part(Scratch(), total, device)))

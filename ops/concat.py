@@ -10,7 +10,6 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
@@ -197,7 +196,7 @@ class CompiledConcat(Implementation):
                 target_offset=offset,
                 target_stride=Pitch(target(0), stride),
             )
-            tasks = tasks_for_elements(rows * columns)
+            tasks = request.device.tasks_for_elements(rows * columns)
             copy = LoopPart(copy_rows_loop, arguments, tasks)
             parts.append(_SlicePart(copy, source(index), item_size(output.dtype) * offset))
         kernel = native_kernel(
@@ -230,7 +229,7 @@ class CompiledConcat(Implementation):
                     target_offset=0,
                     target_stride=columns,
                 )
-                tasks = tasks_for_elements(rows * columns)
+                tasks = request.device.tasks_for_elements(rows * columns)
                 parts.append(LoopPart(copy_rows_loop, arguments, tasks))
         unread = (None,) * (len(outputs) + 1)
         return native_kernel(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer
@@ -264,7 +264,7 @@ def _parts(
     """Return the loops of the cumulative sums, with `onward` from the end of the axis."""
     before, size, behind = parameters.views(shape)
     first, step = ((size - 1) * behind, -behind) if onward else (0, behind)
-    tasks = tasks_for_elements(before * size * behind)
+    tasks = device.tasks_for_elements(before * size * behind)
     if behind > 1:
         columns = ColumnSums(
             before=before,

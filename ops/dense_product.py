@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxrun.base.blocked import PANEL, panels_of
-from mxrun.base.device import CUDA, DeviceDescription, most_tasks, tasks_for_flops
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.codegen.arguments import Float32s, Floats, Integer, Real
@@ -310,7 +310,7 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
     count, (rows, columns) = output.count, output.spec.shape[-2:]
     form = _Form.of(left, right, inner, device)
     wanted = max(min(product.flops // least, most) for most, least in _TILES)
-    high, wide = tile_sizes(rows, columns, most_tasks(wanted // count), left.is_turned)
+    high, wide = tile_sizes(rows, columns, device.most_tasks(wanted // count), left.is_turned)
     panels, pair = panels_of(right.spec), 2 if form.is_paired else 1
     if panels:
         wide = -(-wide // PANEL) * PANEL
@@ -363,7 +363,7 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
     if left.spec.dtype == BFLOAT16:
         loop = loop.bfloat16
     tiles = count * -(-rows // high) * -(-columns // wide)
-    tasks = min(tasks_for_flops(product.flops), tiles)
+    tasks = min(device.tasks_for_flops(product.flops), tiles)
     return LoopPart(loop, arguments, tasks, 4 * words * device.workers(tasks))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real
@@ -263,7 +263,9 @@ class CompiledDropout(Implementation):
                 limit=p.limit,
                 scale=float(p.scale),
             )
-            parts.append(LoopPart(dropout_loop, drawn, tasks_for_elements(mask.elements)))
+            parts.append(
+                LoopPart(dropout_loop, drawn, request.device.tasks_for_elements(mask.elements))
+            )
             if output_requested and not at_once:
                 parts.append(_product(data, (place, mask), device))
         else:

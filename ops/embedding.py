@@ -8,10 +8,10 @@ from typing import Annotated, Literal, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.operator.family import OperatorFamily
@@ -160,7 +160,7 @@ def lookup_loop(call: Lookup) -> None:
     for n in elements_of_task(call.count):
         read = min(max(call.data[n], 0), call.rows - 1) * call.columns
         write = n * call.columns
-        for c in range(call.columns):
+        for c in each(0, call.columns):
             call.output[write + c] = call.weight[read + c]
 
 
@@ -174,7 +174,7 @@ class CompiledEmbedding(Implementation):
         if (data.dtype, weight.dtype) != ("int32", "float32"):
             return None
         output = request.outputs[0].with_layout(PLAIN)
-        tasks = tasks_for_elements(output.elements)
+        tasks = request.device.tasks_for_elements(output.elements)
         rows, columns = weight.shape
         lookup = Lookup(
             count=data.elements,

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
@@ -255,7 +254,7 @@ def _rows(
         requests=[OpReqType.WRITE] * outputs,
         stored=[spec.dtype] * len(places),
     )
-    tasks = tasks_for_elements(spec.elements)
+    tasks = request.device.tasks_for_elements(spec.elements)
     scratch = WORD_BYTES * BLOCK_WORDS * device.workers(tasks)
     arguments = RowMaps(
         rows=spec.elements // columns,

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import native
 from mxrun.codegen.loops import rows_of_task
 from mxrun.operator.kernel import ForwardRequest, Kernel
@@ -69,16 +69,16 @@ def square_sums_loop(call: SquareSums) -> None:
     count, data, size, lanes = call.count, call.data, call.size, call.lanes
     for chunk in rows_of_task((count + size - 1) // size):
         own, first, last = chunk * lanes, chunk * size, min(count, chunk * size + size)
-        for lane in range(lanes):
+        for lane in each(0, lanes):
             call.sums[own + lane] = 0.0
         rows = (last - first) // lanes
         for row in range(rows):
             start = first + row * lanes
-            for lane in range(lanes):
+            for lane in each(0, lanes):
                 value = np.float64(data[start + lane])
                 call.sums[own + lane] += value * value
         start = first + rows * lanes
-        for lane in range(last - start):
+        for lane in each(0, last - start):
             value = np.float64(data[start + lane])
             call.sums[own + lane] += value * value
 
@@ -190,7 +190,7 @@ class CompiledGlobalNormScale(ForwardOnlyImplementation):
         scratch_bytes = sum(map(sums_bytes, counts))
         parts, offset = [], 0
         for index, count in enumerate(counts):
-            tasks = tasks_for_elements(count)
+            tasks = request.device.tasks_for_elements(count)
             partial = Scratch(offset)
             parts.append(square_sums(count, source(index), partial, tasks, scratch_bytes))
             offset += sums_bytes(count)

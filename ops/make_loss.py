@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
@@ -249,7 +249,7 @@ class CompiledMakeLoss(Implementation):
             threshold=float(p.valid_thresh),
             counted_per_row=_counted_per_row(shape),
         )
-        tasks = tasks_for_elements(rows * columns)
+        tasks = request.device.tasks_for_elements(rows * columns)
         part = LoopPart(loss_gradient_loop, arguments, tasks)
         return gradient_kernel(part, request, rows * columns)
 

@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
@@ -234,7 +233,7 @@ class CompiledPositionEmbedding(Implementation):
         loop = position_sum_loop.bfloat16 if data.dtype == BFLOAT16 else position_sum_loop
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, tasks_for_elements(data.elements))],
+            [LoopPart(loop, arguments, request.device.tasks_for_elements(data.elements))],
             (data, weight, *position),
             (output,),
             without_add_requests(request.requests),
@@ -280,4 +279,4 @@ def _sums(gradient: TensorSpec, weight: TensorSpec, request: BackwardRequest) ->
     )
     low = gradient.dtype == BFLOAT16
     loop = position_gradient_loop.bfloat16 if low else position_gradient_loop
-    return LoopPart(loop, arguments, tasks_for_elements(gradient.elements))
+    return LoopPart(loop, arguments, request.device.tasks_for_elements(gradient.elements))

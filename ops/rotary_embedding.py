@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
@@ -263,7 +262,7 @@ class CompiledRotaryEmbedding(Implementation):
         loop = rotation_loop.bfloat16 if spec.dtype == BFLOAT16 else rotation_loop
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, tasks_for_elements(spec.elements))],
+            [LoopPart(loop, arguments, request.device.tasks_for_elements(spec.elements))],
             inputs,
             outputs,
             without_add_requests(request.requests),

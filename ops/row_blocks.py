@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.base.device import CUDA, DeviceDescription, tasks_for_elements
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.blocks import shared, threads
 from mxrun.codegen.jit import NativeFunction, inlined
@@ -113,4 +113,4 @@ def row_part(
     given = make(rows=rows, columns=columns, **arguments)
     if device.family == CUDA and columns >= _WIDE:
         return LoopPart(kernel, given, rows)
-    return LoopPart(loop, given, tasks_for_elements(rows * columns))
+    return LoopPart(loop, given, device.tasks_for_elements(rows * columns))

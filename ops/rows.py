@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
 from mxrun.codegen.intrinsics import each, share
@@ -110,4 +110,4 @@ def zero_rows_loop(call: RowZeroing) -> None:
 def zero_part(output: Slot, count: int, device: DeviceDescription) -> LoopPart:
     """Return output = 0 for `count` elements in memory order."""
     arguments = RowZeroing(rows=1, columns=count, target=output, offset=0, stride=count)
-    return LoopPart(zero_rows_loop, arguments, tasks_for_elements(count))
+    return LoopPart(zero_rows_loop, arguments, device.tasks_for_elements(count))

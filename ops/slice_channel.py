@@ -8,7 +8,6 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.family import OperatorFamily
@@ -154,7 +153,7 @@ class CompiledSliceChannel(Implementation):
         data = data.with_layout(PLAIN) if prop.parameters.squeeze_axis else unpacked(data)
         outputs = tuple(spec.with_layout(data.layout) for spec in request.outputs)
         rows, columns, stride = _places(prop, data)
-        tasks = tasks_for_elements(rows * columns)
+        tasks = request.device.tasks_for_elements(rows * columns)
         parts = [
             LoopPart(
                 copy_rows_loop,
@@ -181,7 +180,7 @@ class CompiledSliceChannel(Implementation):
         assert before is not None
         data_grad = request.in_grad[0].with_layout(before.layout)
         rows, columns, stride = _places(prop, data_grad)
-        tasks = tasks_for_elements(rows * columns)
+        tasks = request.device.tasks_for_elements(rows * columns)
         parts = []
         for index, gradient in enumerate(request.out_grad):
             offset = index * columns

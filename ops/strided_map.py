@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, strides_of
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
@@ -308,7 +308,7 @@ def _part(
     # Gathered elements are float32; other operands are read where they are.
     gathered = zip(modes, sizes[len(outputs) :], strict=True)
     assert all(mode == 0 or size == _ELEMENT for mode, size in gathered)
-    tasks = tasks_for_elements(elements)
+    tasks = device.tasks_for_elements(elements)
     gathering = _gathering(elements, slots, axes, (0 if copies else chunk) + _GRAIN)
     scratch_bytes = gathering["words_per_worker"] * _WORD * device.workers(tasks)
     if copies:

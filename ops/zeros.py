@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments, Integer, Uint8s
@@ -92,6 +91,6 @@ class CompiledZeros(ForwardOnlyImplementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the loop."""
         spec = TensorSpec(prop.parameters.shape, prop.parameters.dtype)
-        tasks = tasks_for_elements(spec.elements)
+        tasks = request.device.tasks_for_elements(spec.elements)
         filling = ZeroedBytes(count=spec.nbytes, output=target(0))
         return self.plain_kernel(prop, request, [LoopPart(zeros_loop, filling, tasks)])

@@ -5,18 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-# Work below which another thread costs more than it gains: waking it takes 1 to 2 us, and its
-# results are then in another core's cache. Two cores of 110 GFLOP/s against one: a product of 1.05
-# MFLOP is 1.5 to 1.6 times as fast, of 0.5 MFLOP 1.2 to 1.4, of 0.16 MFLOP slower; complete steps
-# with products of 1 to 2 MFLOP are 4 to 10 % faster than with one thread for them. An update of
-# 16,384 elements is 0.8 times as fast, of 24,576 1.1, of 32,768 1.6.
-_ELEMENTS_PER_TASK = 16_384
-_FLOPS_PER_TASK = 500_000
 # Work of a library's call that is one task of several, and their number at most.
 _FLOPS_PER_CALL = 2_500_000
 _MOST_CALLS = 8
-# Tasks of a loop at most: enough for sixteen threads, of which a few are late.
-_MOST_TASKS = 32
 
 CPU, REFERENCE = "cpu", "reference"
 # Family of the kernels of NVIDIA's cards, and the kind by which configs select them.
@@ -46,6 +37,23 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class TaskSizes:
+    """Work of one task of a loop, and the number of tasks at most.
+
+    The figures of CPUs are those below which another thread costs more than it gains: waking it
+    takes 1 to 2 us, and its results are then in another core's cache. Two cores of 110 GFLOP/s
+    against one: a product of 1.05 MFLOP is 1.5 to 1.6 times as fast, of 0.5 MFLOP 1.2 to 1.4, of
+    0.16 MFLOP slower; complete steps with products of 1 to 2 MFLOP are 4 to 10 % faster than with
+    one thread for them. An update of 16,384 elements is 0.8 times as fast, of 24,576 1.1, of 32,768
+    1.6. 32 tasks are enough for sixteen threads, of which a few are late.
+    """
+
+    elements: int = 16_384
+    flops: int = 500_000
+    most: int = 32
+
+
+@dataclass(frozen=True)
 class DeviceDescription:
     """Everything about a device that a kernel, and hence a plan and its results, may depend on.
 
@@ -54,7 +62,8 @@ class DeviceDescription:
     compute, on a card how many tasks at a time; scratch space of a kernel depends on them, but no
     result. instruction_set: name of the
     processor's instructions; empty if no kernel depends on them. library: name and version of the
-    kernel library, `none` where it is missing; empty if kernels need none.
+    kernel library, `none` where it is missing; empty if kernels need none. task_sizes: into what
+    loops are cut.
     """
 
     family: str
@@ -63,10 +72,11 @@ class DeviceDescription:
     threads: int = 1
     instruction_set: str = ""
     library: str = ""
+    task_sizes: TaskSizes = TaskSizes()
 
     def cut_for_elements(self, elements: int) -> Cut:
         """Return the cut of an elementwise pass over `elements`."""
-        tasks = tasks_for_elements(elements)
+        tasks = self.tasks_for_elements(elements)
         return Cut(tasks, self.workers(tasks))
 
     def cut_for_flops(self, flops: int) -> Cut:
@@ -74,14 +84,30 @@ class DeviceDescription:
 
         A call takes half a microsecond, so that small products have two tasks at most.
         """
-        worthwhile = max(flops // _FLOPS_PER_CALL, min(flops // _FLOPS_PER_TASK, 2))
-        tasks = most_tasks(min(worthwhile, _MOST_CALLS))
+        worthwhile = max(flops // _FLOPS_PER_CALL, min(flops // self.task_sizes.flops, 2))
+        tasks = self.most_tasks(min(worthwhile, _MOST_CALLS))
         return Cut(tasks, self.workers(tasks))
 
     @property
     def host_threads(self) -> int:
         """How many threads of the host compute: none of a card's is one."""
         return 1 if self.family == CUDA else self.threads
+
+    def tasks_for_elements(self, elements: int) -> int:
+        """Return into how many tasks an elementwise pass over `elements` is cut."""
+        return self.most_tasks(elements // self.task_sizes.elements)
+
+    def tasks_for_flops(self, flops: int) -> int:
+        """Return into how many tasks a product of `flops` operations is cut."""
+        return self.most_tasks(flops // self.task_sizes.flops)
+
+    def most_tasks(self, worthwhile: int) -> int:
+        """Return the largest number of tasks up to `worthwhile`, a power of two.
+
+        The usual numbers of threads share these equally.
+        """
+        most = self.task_sizes.most
+        return 1 << min(max(worthwhile, 1).bit_length() - 1, most.bit_length() - 1)
 
     def workers(self, tasks: int) -> int:
         """Return how many threads at most work on a loop of `tasks`."""
@@ -90,21 +116,3 @@ class DeviceDescription:
 
 # A CPU with one thread, for plans whose device does not matter.
 ONE_THREAD = DeviceDescription(CPU, numpy_bodies=NumpyBodies.FLOAT32)
-
-
-def tasks_for_elements(elements: int) -> int:
-    """Return into how many tasks an elementwise pass over `elements` is cut."""
-    return most_tasks(elements // _ELEMENTS_PER_TASK)
-
-
-def tasks_for_flops(flops: int) -> int:
-    """Return into how many tasks a product of `flops` operations is cut."""
-    return most_tasks(flops // _FLOPS_PER_TASK)
-
-
-def most_tasks(worthwhile: int) -> int:
-    """Return the largest number of tasks up to `worthwhile`, a power of two.
-
-    The usual numbers of threads share these equally.
-    """
-    return 1 << min(max(worthwhile, 1).bit_length() - 1, _MOST_TASKS.bit_length() - 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec, align
@@ -276,5 +276,5 @@ def _launches(
             source=outputs[output.index],
             target=handles.outputs[output.index],
         )
-        launches.append(LoopLaunch(add_loop, addition, tasks_for_elements(output.count)))
+        launches.append(LoopLaunch(add_loop, addition, device.tasks_for_elements(output.count)))
     return tuple(launches)

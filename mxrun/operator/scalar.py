@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
 from mxrun.base.near_names import nearest
@@ -286,7 +286,9 @@ class MapKernel:
         loop = MapLoop(self.graph, tuple(self.results[index] for index in wanted), form)
         words = (_word(number, self.dtype) for number in parameters)
         places = (*(outputs[index] for index in wanted), *operands)
-        return LoopPart(loop, (count, *places, *words), tasks_for_elements(count), scratch_bytes)
+        return LoopPart(
+            loop, (count, *places, *words), device.tasks_for_elements(count), scratch_bytes
+        )
 
 
 def map_of(part: LoopPart) -> MapLoop:

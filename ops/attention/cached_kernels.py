@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mxrun.base.device import tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
@@ -36,7 +35,7 @@ def cached_kernel(
         return None
     if OpReqType.ADD in request.requests:
         return None
-    tasks = min(tasks_for_flops(flops), sizes.batch * sizes.kv_heads)
+    tasks = min(request.device.tasks_for_flops(flops), sizes.batch * sizes.kv_heads)
     part = _EXPONENTIAL.part(target(0), [source(0)], sizes.keys, [0.0], device=request.device)
     # Scores and a row of a head, as float32, in words of 64 bits.
     words = BLOCK_WORDS + (padded(sizes.keys, BLOCK) + padded(sizes.head_size, BLOCK)) // 2

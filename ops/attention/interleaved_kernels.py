@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Floats, Integer
@@ -160,7 +160,8 @@ class _Products:
             output=replace(slot, offset=first * self.nbytes),
         )
         loop = clear_rows_loop.bfloat16 if self.dtype == BFLOAT16 else clear_rows_loop
-        return LoopPart(loop, arguments, tasks_for_elements(count * rows * columns))
+        tasks = self.device.tasks_for_elements(count * rows * columns)
+        return LoopPart(loop, arguments, tasks)
 
     def _matrices(self, matrices: Matrices, slot: Slot | None = None) -> StoredMatrices:
         """Return matrices in their own tensor, or in that of a slot."""

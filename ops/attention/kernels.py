@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import tasks_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.jit import NativeFunction
@@ -53,7 +52,7 @@ class CompiledAttention(Implementation):
             return cached_kernel(self.name, request, sizes, projections, dtype, flops)
         chunk = ROWS * 4
         chunks = sizes.batch * sizes.heads * math.ceil(sizes.queries / chunk)
-        tasks = min(tasks_for_flops(flops), chunks)
+        tasks = min(request.device.tasks_for_flops(flops), chunks)
         pairs = dtype == BFLOAT16 and multiplies_pairs(request.device)
         words = padded(forward_words(sizes, pairs), LANES)
         arguments = AttentionForward(
@@ -88,7 +87,9 @@ class CompiledAttention(Implementation):
         dtype = read.dtype
         flops = 5 * prop.flops(shapes, []) // 2
         arguments = _gradient_arguments(prop, sizes, request, dtype)
-        tasks = min(tasks_for_flops(flops), arguments.sequence_sets * arguments.group_sets)
+        tasks = min(
+            request.device.tasks_for_flops(flops), arguments.sequence_sets * arguments.group_sets
+        )
         scratch = 4 * arguments.words_per_worker * request.device.workers(tasks)
         loop = _loop(attention_gradient_loop, dtype, bool(arguments.is_paired))
         given = (*request.forward.inputs, *request.forward.outputs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
 from mxrun.codegen.jit import NativeFunction
@@ -75,7 +75,7 @@ class Loops:
         if data.layout == CHANNELS_LAST:
             before, after = before * after, 1
         pieces = Pieces.of(before, data.shape[axis], after)
-        tasks = min(tasks_for_elements(data.elements), pieces.count)
+        tasks = min(device.tasks_for_elements(data.elements), pieces.count)
         return cls(pieces, tasks, device.workers(tasks), data.dtype)
 
     def channels(self, number: int) -> Scratch:

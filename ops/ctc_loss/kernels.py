@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -34,7 +33,7 @@ class CompiledCTCLoss(Implementation):
         p, (steps, batch, classes) = prop.parameters, data.shape
         if p.layout == "NTC":
             steps, batch = batch, steps
-        tasks = min(tasks_for_elements(8 * data.elements), batch)
+        tasks = min(request.device.tasks_for_elements(8 * data.elements), batch)
         words = scratch_size(steps, label.shape[1])
         scratch = _WORD * words * request.device.workers(tasks)
         wanted = [
@@ -85,7 +84,7 @@ class CompiledCTCLoss(Implementation):
             scale=source(0),
             output=target(0),
         )
-        tasks = tasks_for_elements(data.elements)
+        tasks = request.device.tasks_for_elements(data.elements)
         return native_kernel(
             self.name,
             [LoopPart(scaled_gradients_loop, scaled, tasks)],

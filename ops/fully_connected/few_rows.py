@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxrun.base.device import most_tasks
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
@@ -100,5 +99,5 @@ class FewRowsFullyConnected(ForwardOnlyImplementation):
             output=target(0),
         )
         nbytes = request.inputs[1].with_layout(PLAIN).nbytes
-        tasks = most_tasks(nbytes // _BYTES_PER_TASK)
+        tasks = request.device.most_tasks(nbytes // _BYTES_PER_TASK)
         return self.plain_kernel(prop, request, [LoopPart(few_rows_loop, loop, tasks)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, source, target
@@ -59,5 +58,5 @@ class CompiledOneHot(ForwardOnlyImplementation):
             off=float(prop.parameters.off_value),
             output=target(0),
         )
-        tasks = tasks_for_elements(output.elements)
+        tasks = request.device.tasks_for_elements(output.elements)
         return self.plain_kernel(prop, request, [LoopPart(one_hot_loop, rows, tasks)])

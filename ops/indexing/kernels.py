@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec, align
 from mxrun.codegen.jit import NativeFunction
@@ -60,7 +60,7 @@ def gather_kernel(name: str, selection: RowSelection, request: ForwardRequest) -
         output=target(0),
         is_added=int(request.requests[0] is OpReqType.ADD),
     )
-    tasks = tasks_for_elements(output.elements)
+    tasks = request.device.tasks_for_elements(output.elements)
     return native_kernel(
         name,
         [LoopPart(of_dtype(gather_rows_loop, data), gathering, tasks)],
@@ -82,7 +82,7 @@ def sum_parts(
     request: OpReqType,
 ) -> list[LoopPart]:
     """Return output = sums of the rows of grad with each index, or added; for inner = 1."""
-    tasks = tasks_for_elements(grad[1].elements + output[1].elements)
+    tasks = device.tasks_for_elements(grad[1].elements + output[1].elements)
     sums_bytes = align(8 * device.workers(tasks) * align(selection.columns))
     ends = Scratch(sums_bytes + align(4 * selection.count))
     arguments = {
@@ -141,7 +141,7 @@ def scatter_kernel(name: str, selection: RowSelection, request: BackwardRequest)
         grad=source(0),
         sums=sums,
     )
-    tasks = tasks_for_elements(gradient.elements)
+    tasks = request.device.tasks_for_elements(gradient.elements)
     parts = [
         LoopPart(of_dtype(scatter_rows_loop, gradient), scattering, tasks, scratch),
     ]
@@ -151,7 +151,7 @@ def scatter_kernel(name: str, selection: RowSelection, request: BackwardRequest)
         storing = SumStoring(
             elements=data.elements, sums=sums, output=target(0), is_added=int(is_added)
         )
-        tasks = tasks_for_elements(data.elements)
+        tasks = request.device.tasks_for_elements(data.elements)
         parts.append(LoopPart(store_sums_loop.bfloat16, storing, tasks, scratch))
         requests = without_add_requests(requests)
     return native_kernel(
@@ -169,4 +169,4 @@ def _zeros(
     sums: Slot | Scratch, elements: int, device: DeviceDescription, scratch: int
 ) -> LoopPart:
     zeroing = RowZeroing(rows=1, columns=elements, target=sums, offset=0, stride=elements)
-    return LoopPart(zero_rows_loop, zeroing, tasks_for_elements(elements), scratch)
+    return LoopPart(zero_rows_loop, zeroing, device.tasks_for_elements(elements), scratch)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.jit import NativeFunction
@@ -63,7 +63,7 @@ class RowLayout:
 
     @property
     def tasks(self) -> int:
-        return tasks_for_elements(self.data.elements)
+        return self.device.tasks_for_elements(self.data.elements)
 
     @property
     def is_transposed(self) -> bool:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.codegen.intrinsics import random_words, share
+from mxrun.codegen.intrinsics import each, random_words, share
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import (
@@ -109,11 +108,11 @@ def prelu_loop(call: SlopeProduct) -> None:
     for row in elements_of_task(call.rows * channels if inner > 1 else call.rows):
         if inner > 1:
             slope = gamma[row % channels]
-            for i in range(row * inner, (row + 1) * inner):
+            for i in each(row * inner, (row + 1) * inner):
                 output[i] = values[i] * (one if data[i] > 0 else slope)
         else:
             first = row * channels
-            for c in range(channels):
+            for c in each(0, channels):
                 output[first + c] = values[first + c] * (one if data[first + c] > 0 else gamma[c])
 
 
@@ -203,7 +202,7 @@ def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
         lower=float(p.lower_bound),
         width=float(p.upper_bound - p.lower_bound),
     )
-    tasks = tasks_for_elements(data.elements)
+    tasks = request.device.tasks_for_elements(data.elements)
     return native_kernel(
         "jit",
         [LoopPart(rrelu_loop, arguments, tasks, scratch_bytes)],
@@ -259,7 +258,7 @@ def _prelu_forward(request: ForwardRequest) -> Kernel:
         gamma=source(1),
         output=target(0),
     )
-    tasks = tasks_for_elements(data.elements)
+    tasks = request.device.tasks_for_elements(data.elements)
     return native_kernel(
         "jit",
         [LoopPart(prelu_loop, product, tasks)],
@@ -278,7 +277,7 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     assert gamma is not None
     data, gamma = unpacked(data), gamma.with_layout(PLAIN)
     geometry = _geometry(data, gamma)
-    tasks = tasks_for_elements(data.elements)
+    tasks = request.device.tasks_for_elements(data.elements)
     data_grad = SlopeProduct(
         **geometry, values=source(0), data=source(1), gamma=source(2), output=target(0)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.device.cpu.onednn import normalization
 from mxrun.device.cpu.onednn.cut import Cuttable
@@ -47,7 +47,7 @@ class OnednnLRN(Implementation):
                 extra_outputs = (workspace,)
             parts.append(PrimitivePart(primitive, slots))
         if request.requests[1] is not OpReqType.NULL:
-            parts.append(_norm_part(prop.parameters, data))
+            parts.append(_norm_part(prop.parameters, data, request.device))
         return native_kernel(
             f"onednn:{primitive.implementation}",
             parts,
@@ -102,7 +102,7 @@ def _window(p: LRNParameters) -> normalization.ChannelWindow:
     return normalization.ChannelWindow(p.nsize, float(p.alpha), float(p.beta), float(p.knorm))
 
 
-def _norm_part(p: LRNParameters, data: TensorSpec) -> LoopPart:
+def _norm_part(p: LRNParameters, data: TensorSpec, device: DeviceDescription) -> LoopPart:
     channels = data.shape[1]
     norm = WindowNorm(
         rows=data.elements // channels,
@@ -113,4 +113,4 @@ def _norm_part(p: LRNParameters, data: TensorSpec) -> LoopPart:
         data=source(0),
         norm=target(1),
     )
-    return LoopPart(norm_loop, norm, tasks_for_elements(data.elements))
+    return LoopPart(norm_loop, norm, device.tasks_for_elements(data.elements))

@@ -13,6 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.operator.family import OperatorFamily
@@ -146,7 +147,7 @@ def norm_loop(call: WindowNorm) -> None:
     data, channels, reach = call.data, call.channels, call.reach
     for row in elements_of_task(call.rows):
         first = row * channels
-        for c in range(channels):
+        for c in each(0, channels):
             total = np.float32(0)
             for i in range(max(c - reach, 0), min(c + reach + 1, channels)):
                 total += data[first + i] * data[first + i]

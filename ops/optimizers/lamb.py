@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Float32, Positive
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
@@ -173,7 +172,7 @@ class CompiledLambUpdate(UpdateImplementation):
             upper_bound=float(p.upper_bound),
             factor=factor,
         )
-        tasks = tasks_for_elements(count)
+        tasks = request.device.tasks_for_elements(count)
         return [
             moments_part,
             square_sums(count, source(0), Scratch(), tasks, scratch_bytes),

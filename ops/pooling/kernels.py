@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.codegen.arguments import Arguments
@@ -61,7 +60,7 @@ class CompiledPooling(Implementation):
         else:
             code, windows = window_sum_loop, _averaged_windows(parameters, data, output)
             arguments = WindowSum(**windows, data=source(0), output=target(0))
-        tasks = tasks_for_elements(data.elements)
+        tasks = request.device.tasks_for_elements(data.elements)
         return native_kernel(
             self.name,
             [LoopPart(code, arguments, tasks)],
@@ -77,7 +76,7 @@ class CompiledPooling(Implementation):
         """Prepare the gradient, passed to the winners or in equal shares."""
         (gradient,), (data_grad,) = request.out_grad, request.in_grad
         assert gradient is not None
-        tasks = tasks_for_elements(data_grad.elements)
+        tasks = request.device.tasks_for_elements(data_grad.elements)
         winners = request.forward.extra_outputs
         if winners:
             window = prop.parameters.window(data_grad.shape[2:])

@@ -9,6 +9,7 @@ import numpy as np
 
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
@@ -148,7 +149,7 @@ def window_sum_gradient_loop(call: WindowSumGradient) -> None:
     kernel_y, stride_y, pad_y = call.kernel_y, call.stride_y, call.pad_y
     margin_z, margin_y, margin_x = call.margin_z, call.margin_y, call.margin_x
     for line in elements_of_task(call.batch * depth * height):
-        for c in range(line * width * channels, (line + 1) * width * channels):
+        for c in each(line * width * channels, (line + 1) * width * channels):
             gradient[c] = 0
         # Positions relative to the start of the first window: window i begins at i * stride.
         plane = line // height
@@ -171,5 +172,5 @@ def window_sum_gradient_loop(call: WindowSumGradient) -> None:
                         factor = np.float32(1) / np.float32(size)
                     for x in range(max(first, 0), min(last, width)):
                         to = (line * width + x) * channels
-                        for c in range(channels):
+                        for c in each(0, channels):
                             gradient[to + c] += out_grad[(row + window) * channels + c] * factor

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
@@ -240,7 +239,7 @@ class CompiledIndex(Implementation):
             output=target(0),
             data=source(0),
         )
-        tasks = tasks_for_elements(data.elements) if output.elements > 1 else 1
+        tasks = request.device.tasks_for_elements(data.elements) if output.elements > 1 else 1
         return native_kernel(
             self.name,
             [LoopPart(index_loop, arguments, tasks)],

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align, strides_of
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real, Table
 from mxrun.codegen.intrinsics import integer, join_rows, reduced_run, share, worker
@@ -448,7 +448,7 @@ def _stage(
         columns=min(_COLUMNS, size) if moves else 0,
     )
     loop = reduce_rows_loop if moves else reduce_runs_loop
-    tasks = tasks_for_elements(elements)
+    tasks = device.tasks_for_elements(elements)
     return _Stage(loop, reduction, tasks, device.workers(tasks))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from mxrun.base.device import tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Uint16s
@@ -66,7 +66,7 @@ _LOOPS = {
 }
 
 
-def layout_part(data: TensorSpec, output: TensorSpec) -> LoopPart | None:
+def layout_part(data: TensorSpec, output: TensorSpec, device: DeviceDescription) -> LoopPart | None:
     """Return the loop from one layout to the other; None for other layouts or another dtype."""
     layouts = (data.layout, output.layout)
     is_known = layouts in ((PLAIN, CHANNELS_LAST), (CHANNELS_LAST, PLAIN))
@@ -80,5 +80,5 @@ def layout_part(data: TensorSpec, output: TensorSpec) -> LoopPart | None:
         arguments(
             count=data.elements, rows=rows, columns=columns, source=source(0), target=target(0)
         ),
-        tasks_for_elements(data.elements),
+        device.tasks_for_elements(data.elements),
     )

@@ -59,7 +59,7 @@ class CompiledConversion(Implementation):
         types = (output.dtype, data.dtype)
         if data.layout == output.layout and {*types} <= {BFLOAT16, FLOAT32}:
             part = copy_part(source(0), target(0), data.elements, device, stored=types)
-        elif (found := layout_part(data, output)) is not None:
+        elif (found := layout_part(data, output, device)) is not None:
             part = found
         else:
             return None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.blocked import Blocked
-from mxrun.base.device import DeviceDescription, tasks_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import Shape
 from mxrun.codegen.vectors import LANES
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
@@ -82,7 +82,7 @@ def moving_part(
     """Return the loop that packs a tensor of `shape`, or unpacks one with rows as lane axis."""
     rows, columns, *kernel = shape
     taps, tiles = math.prod(kernel), tuple(map(len, lines.starts))
-    tasks = min(tasks_for_elements(math.prod(shape)), math.prod(tiles))
+    tasks = min(device.tasks_for_elements(math.prod(shape)), math.prod(tiles))
     floats = LANES * LANES * taps
     plain, packed = (data, output) if packs else (output, data)
     arguments = Tiles(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mxrun.base.device import DeviceDescription, most_tasks, tasks_for_flops
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import Shape, TensorSpec
@@ -74,7 +74,9 @@ class SequenceLayout:
         """
         p = self.parameters
         flops = 2 * self.rows * p.rows * p.hidden
-        return min(tasks_for_flops(flops), most_tasks(-(-self.batch // _SEQUENCES)))
+        return min(
+            self.device.tasks_for_flops(flops), self.device.most_tasks(-(-self.batch // _SEQUENCES))
+        )
 
     @property
     def are_pairs(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mxrun.base.device import Cut, DeviceDescription, tasks_for_elements
+from mxrun.base.device import Cut, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.device.cpu.onednn import operations
@@ -324,4 +324,6 @@ def _draw(build: KernelBuilder, request: ForwardRequest, mask: Slot, spec: Tenso
         limit=p.limit,
         scale=1 / (1 - p.p),
     )
-    build.parts.append(LoopPart(dropout_loop, drawn, tasks_for_elements(spec.elements)))
+    build.parts.append(
+        LoopPart(dropout_loop, drawn, request.device.tasks_for_elements(spec.elements))
+    )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.vectors import PANEL_COLUMNS
@@ -115,7 +114,7 @@ class KernelBuilder:
         zeroing = RowZeroing(
             rows=count, columns=columns // packed, target=rows, offset=0, stride=stride // packed
         )
-        tasks = tasks_for_elements(count * columns)
+        tasks = self.layout.device.tasks_for_elements(count * columns)
         self.parts.append(LoopPart(zero_rows_loop, zeroing, tasks))
 
     def copy_rows(self, read: RowTensor, written: RowTensor, rows: int, columns: int) -> None:
@@ -132,7 +131,7 @@ class KernelBuilder:
             target_offset=0,
             target_stride=written.pitch // packed,
         )
-        tasks = tasks_for_elements(rows * columns)
+        tasks = self.layout.device.tasks_for_elements(rows * columns)
         self.parts.append(LoopPart(copy_rows_loop, copy, tasks))
 
     def compact(self, read: RowTensor, rows: int, columns: int, space: Slot | None) -> RowTensor:
@@ -156,7 +155,7 @@ class KernelBuilder:
             weight=weight,
             panels=panels,
         )
-        tasks = min(tasks_for_elements(columns * inner), count)
+        tasks = min(self.layout.device.tasks_for_elements(columns * inner), count)
         self.parts.append(LoopPart(pack_loop, packing, tasks))
         return panels
 

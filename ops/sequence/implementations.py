@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
@@ -78,7 +77,7 @@ def _part(
         value=float(p.value) if masks and not is_backward else 0.0,
         is_added=int(request.requests[0] is OpReqType.ADD),
     )
-    tasks = tasks_for_elements(data.elements)
+    tasks = request.device.tasks_for_elements(data.elements)
     return LoopPart(of_dtype(sequence_loop, data), sequences, tasks)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer
@@ -208,5 +207,5 @@ def _shift(
         output=target(0),
         is_added=int(request.requests[0] is OpReqType.ADD),
     )
-    tasks = tasks_for_elements(output.elements)
+    tasks = request.device.tasks_for_elements(output.elements)
     return LoopPart(of_dtype(shift_rows_loop, data), shifted, tasks)

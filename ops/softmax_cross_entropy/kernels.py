@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
@@ -37,7 +36,7 @@ class CompiledSoftmaxCrossEntropy(Implementation):
         served = (data.dtype, label.dtype) == ("float32", "int32") and data.elements > 0
         if not served or OpReqType.NULL in request.requests:
             return None
-        tasks = tasks_for_elements(data.elements)
+        tasks = request.device.tasks_for_elements(data.elements)
         entropies, scratch = Scratch(), _WORD * label.elements
         rows = RowEntropies(
             **_rows(prop, data, label),
@@ -68,7 +67,7 @@ class CompiledSoftmaxCrossEntropy(Implementation):
         assert data is not None
         assert label is not None
         arguments = len(request.in_data)
-        tasks = tasks_for_elements(data.elements)
+        tasks = request.device.tasks_for_elements(data.elements)
         rows = EntropyGradient(
             **_rows(prop, data, label),
             label=source(2),

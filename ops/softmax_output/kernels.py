@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.base.device import tasks_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -36,7 +35,7 @@ class CompiledSoftmaxOutput(Implementation):
         if not self._serves(prop, data, label) or request.requests[0] is OpReqType.NULL:
             return None
         samples, classes = label.elements, data.elements // label.elements
-        tasks = tasks_for_elements(data.elements)
+        tasks = request.device.tasks_for_elements(data.elements)
         softmax = SoftmaxRows(
             rows=samples, columns=classes, data=source(0), output=target(0), is_logarithm=0
         )
@@ -80,7 +79,7 @@ class CompiledSoftmaxOutput(Implementation):
             scale=float(prop.parameters.grad_scale),
             normalization=NORMALIZATIONS.index(prop.parameters.normalization),
         )
-        tasks = tasks_for_elements(output.elements)
+        tasks = request.device.tasks_for_elements(output.elements)
         part = LoopPart(softmax_gradient_loop, softmax_gradient, tasks)
         return gradient_kernel(part, request, 2 * output.elements)
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Integer, Real
+from mxrun.codegen.intrinsics import each
 from mxrun.codegen.jit import native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.ops.labelled_rows import LabelledRows, weight_of
@@ -72,16 +73,16 @@ def softmax_gradient_loop(call: SoftmaxGradient) -> None:
         row = n * classes
         weight = weight_of(call, n)
         if weight == 0:
-            for k in range(row, row + classes):
+            for k in each(row, row + classes):
                 gradient[k] = np.float32(0)
             continue
         factor = call.scale / np.float32(max(counted, 1)) * weight
         inside = 0 <= label[n] < classes
         chosen = output[row + label[n]] if inside else call.own
         if output is not gradient:
-            for k in range(row, row + classes):
+            for k in each(row, row + classes):
                 gradient[k] = output[k]
-        for k in range(row, row + classes):
+        for k in each(row, row + classes):
             gradient[k] = (gradient[k] - call.other) * factor
         if inside:
             gradient[row + label[n]] = (chosen - call.own) * factor

@@ -16,6 +16,7 @@ from mxrun.codegen.loops import elements_of_task, rows_of_task
 from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.scalar_value import LoopForm
 from mxrun.codegen.sequential.arithmetic import Untyped
+from mxrun.codegen.target import is_card
 from mxrun.codegen.vectors import LANES, load_lanes, store_lanes, sum_lanes
 from mxrun.operator import scalar
 
@@ -132,6 +133,7 @@ def test_a_map_of_bfloat16_is_stored_in_halves() -> None:
 def test_words_of_other_threads_are_refused() -> None:
     with pytest.raises(Untyped, match="graphics cards have no fetch_add"):
         _ = counting_loop.gpu_kernel
+    assert not is_card()
 
 
 def test_a_kernel_is_cached_under_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

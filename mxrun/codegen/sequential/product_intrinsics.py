@@ -20,19 +20,22 @@ from mxrun.codegen.sequential.register_tile import (
     tile_sums,
     vector_at,
 )
+from mxrun.codegen.target import is_card
 from mxrun.codegen.vectors import LANES
 
 _POINTER = Pointer(FLOAT32)
 # Rows of the tiles, largest first. Tiles of other heights and widths made no product faster, but
-# the code takes a third longer to compile.
-_ROWS = (6, 2, 1)
+# the code takes a third longer to compile. On cards addresses take most of the registers.
+_ROWS, _ROWS_OF_CARDS = (6, 2, 1), (4, 1)
 # Vectors in a row of a tile, of which the last one may have fewer columns: with 32 registers of 512
 # bits, six rows of four sums leave room for a row of the right factor; otherwise a vector takes
 # several registers.
-_WIDE, _NARROW = (4, 2, 1), (1, 1)
+_WIDE, _NARROW, _WIDTHS_OF_CARDS = (4, 2, 1), (1, 1), (2, 1)
 
 
 def _widths() -> tuple[int, ...]:
+    if is_card():
+        return _WIDTHS_OF_CARDS
     return _WIDE if processor().has("avx512f") else _NARROW
 
 
@@ -86,7 +89,7 @@ def _rows(
 ) -> None:
     rows = function.args[10]
     first: Any = WORD(0)
-    for height in _ROWS:
+    for height in _ROWS_OF_CARDS if is_card() else _ROWS:
         count = builder.sdiv(builder.sub(rows, first), WORD(height))
         with counted_loop(builder, count) as index:
             row = builder.add(first, builder.mul(index, WORD(height)))

@@ -17,6 +17,7 @@ from mxrun.codegen.llvm_target import call_function, multiply_add
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS
 from mxrun.codegen.sequential.lanes import broadcast, load_vector, vector_place
 from mxrun.codegen.sequential.llvm_control import WORD
+from mxrun.codegen.target import is_card
 from mxrun.codegen.vectors import LANES
 
 # Rows that one address serves, by x86's addressing modes base, base + step and base + 2 step.
@@ -132,7 +133,9 @@ def _with_term(
         place = lefts[row // _ROWS_PER_BASE]
         for _ in range(row % _ROWS_PER_BASE):
             place = builder.gep(place, [factors.row_bytes])
-        single = builder.load(builder.bitcast(place, factors.element.as_pointer()), align=2)
+        # Pairs of bfloat16, which cards do not have, begin at even addresses.
+        align = None if is_card() else 2
+        single = builder.load(builder.bitcast(place, factors.element.as_pointer()), align=align)
         if factors.element != FLOAT32.code:
             single = widened(builder, single)
         element = broadcast(builder, single, LANES)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mxrun.base.device import (
-    CPU,
-    DeviceDescription,
-    NumpyBodies,
-    tasks_for_elements,
-)
+from mxrun.base.device import CPU, ONE_THREAD, DeviceDescription, NumpyBodies
 from mxrun.base.machine import Machine
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
@@ -99,4 +94,4 @@ class CpuDevice(HostDevice):
     def host_loop(self, function: NativeFunction, arguments: Arguments, elements: int) -> HostLoop:
         """Return a loop that threads share, each of which finds its tasks in its cache."""
         threads = TaskThreads(self.description.threads, self.description.index)
-        return PooledLoop(function, arguments, tasks_for_elements(elements), threads)
+        return PooledLoop(function, arguments, ONE_THREAD.tasks_for_elements(elements), threads)

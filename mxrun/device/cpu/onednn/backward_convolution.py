@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
-from mxrun.base.device import Cut, tasks_for_elements
+from mxrun.base.device import ONE_THREAD, Cut
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
@@ -243,7 +243,7 @@ class CroppedConvolution(_WrappedConvolution):
             wide=scratchpad,
             narrow=addresses[Argument.SOURCE_GRAD],
         )
-        tasks = tasks_for_elements(self.narrow.elements)
+        tasks = ONE_THREAD.tasks_for_elements(self.narrow.elements)
         copy = loop_call(cut_loop, cropping, tasks, workers)
         return (*bound, copy)
 

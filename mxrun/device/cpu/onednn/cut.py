@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mxrun.base.device import Cut, tasks_for_elements
+from mxrun.base.device import ONE_THREAD, Cut
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import Shape, TensorSpec, align, strides_of
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
@@ -172,7 +172,7 @@ class CutComputation:
             partials=scratchpad,
             pitch=self._partial_bytes // 4,
         )
-        tasks = tasks_for_elements(elements * len(self.parts))
+        tasks = ONE_THREAD.tasks_for_elements(elements * len(self.parts))
         return (*placing, made, loop_call(fold_loop, fold, tasks, workers))
 
     def _places(self, number: int, addresses: Mapping[int, int], scratchpad: int) -> dict[int, int]:
