@@ -3,7 +3,7 @@
 Four rows are added in float32, because converting each would take half as long again; those sums
 and the blocks of rows are added in order, in float64. Blocks depend on the number of rows alone, so
 that nothing depends on the tasks, and an operator that adds its rows while it computes them
-gets the same bits.
+gets the same bits. On a GPU a thread adds the rows of a column, in the same order.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer
-from mxrun.codegen.intrinsics import share
+from mxrun.codegen.block_function import block_of
+from mxrun.codegen.blocks import threads
+from mxrun.codegen.intrinsics import current_task, share
 from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
@@ -31,6 +33,8 @@ _PART = 2048
 # Columns that are added at a time: four sums whose additions do not depend on each other.
 GROUP = 4 * LANES
 _DOUBLE_BYTES = 8
+# Threads of a block on a GPU, each of which has a column.
+_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class RowBlocks:
             sums=sums,
             total=total,
         )
+        if device.family == CUDA:
+            return LoopPart(block_totals_block, arguments, -(-len(added) // _THREADS))
         tasks = device.tasks_for_elements(arguments.blocks * len(added))
         return LoopPart(block_totals_loop, arguments, tasks)
 
@@ -178,6 +184,28 @@ def column_sums_loop(call: SummedColumns) -> None:
                 add_rows(call, call.matrix, first, last, c, to + c)
 
 
+@block_of(_THREADS)
+def column_sums_block(call: SummedColumns) -> None:
+    """Compute `column_sums_loop`: a task is `_THREADS` columns of one of its blocks of rows."""
+    task, _ = current_task()
+    rows, part = task // call.parts, task % call.parts
+    beyond = min((rows + 1) * call.rows_per_block, call.rows)
+    first = rows * call.rows_per_block
+    fours = first + (beyond - first) // 4 * 4
+    for t in threads(_THREADS):
+        c = part * _THREADS + t
+        if c < call.columns:
+            total = 0.0
+            for row in range(first, fours, 4):
+                at = row * call.columns + c
+                low = call.matrix[at] + call.matrix[at + call.columns]
+                at += 2 * call.columns
+                total += low + (call.matrix[at] + call.matrix[at + call.columns])
+            for row in range(fours, beyond):
+                total += call.matrix[row * call.columns + c]
+            call.sums[rows * call.columns + c] = total
+
+
 class BlockTotals(Arguments):
     """Sums of blocks, `stride` each, and the total [columns] of those from `first` on."""
 
@@ -201,22 +229,39 @@ def block_totals_loop(call: BlockTotals) -> None:
         store_lanes(call.total, c, total, count)
 
 
+@block_of(_THREADS)
+def block_totals_block(call: BlockTotals) -> None:
+    """Compute `block_totals_loop`."""
+    task, _ = current_task()
+    for t in threads(_THREADS):
+        c = task * _THREADS + t
+        if c < call.columns:
+            total = call.sums[call.first + c]
+            for rows in range(1, call.blocks):
+                total += call.sums[rows * call.stride + call.first + c]
+            call.total[c] = total
+
+
 def column_sum_part(
     matrix: Slot, total: Slot, shape: Shape, dtype: str, device: DeviceDescription
 ) -> KernelPart:
     """Return total = sum over the rows of a contiguous matrix of `dtype`, float32 or bfloat16."""
     rows, columns = shape
     blocks = RowBlocks.of_matrix(rows, columns)
+    is_card = device.family == CUDA
+    parts = -(-blocks.columns // (_THREADS if is_card else _PART))
     arguments = SummedColumns(
         rows=blocks.rows,
         columns=blocks.columns,
         blocks=blocks.count,
         rows_per_block=blocks.rows_per_block,
         sums=Scratch(),
-        parts=-(-blocks.columns // _PART),
+        parts=parts,
         matrix=matrix,
     )
-    loop = column_sums_loop.bfloat16 if dtype == BFLOAT16 else column_sums_loop
-    tasks = device.tasks_for_elements(blocks.rows * blocks.columns)
+    loop = column_sums_block if is_card else column_sums_loop
+    elements = blocks.rows * blocks.columns
+    tasks = blocks.count * parts if is_card else device.tasks_for_elements(elements)
+    loop = loop.bfloat16 if dtype == BFLOAT16 else loop
     first = LoopPart(loop, arguments, tasks, blocks.sums_bytes)
     return JoinedPart((first, blocks.total_part(Scratch(), total, device)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxrun.base.blocked import PANEL, panels_of
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.codegen.arguments import Float32s, Floats, Integer, Real
@@ -20,6 +20,7 @@ from mxrun.codegen.vectors import LANES, lanes, transpose_lanes
 from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
+from mxrun.ops.block_product import TILE, BlockProduct, product_block
 from mxrun.ops.product_blocks import (
     MatrixRows,
     ProductScratch,
@@ -298,11 +299,13 @@ def dense_product_serves(dtype: str, device: DeviceDescription) -> bool:
     Processors that multiply tiles of bfloat16 are faster at that than at pairs.
     """
     is_paired = multiplies_pairs(device) and "amx" not in device.instruction_set
-    return dtype == FLOAT32 or (dtype == BFLOAT16 and is_paired)
+    return dtype == FLOAT32 or (dtype == BFLOAT16 and (is_paired or device.family == CUDA))
 
 
 def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart:
-    """Return a product as a loop over tiles."""
+    """Return a product as a loop over tiles; on a GPU each is a block's."""
+    if device.family == CUDA:
+        return _block_product(product)
     left, right, output, inner = product.left, product.right, product.output, product.inner
     count, (rows, columns) = output.count, output.spec.shape[-2:]
     form = _Form.of(left, right, inner, device)
@@ -362,6 +365,45 @@ def dense_product(product: MatrixProduct, device: DeviceDescription) -> LoopPart
     tiles = count * -(-rows // high) * -(-columns // wide)
     tasks = min(device.tasks_for_flops(product.flops), tiles)
     return LoopPart(loop, arguments, tasks, 4 * words * device.workers(tasks))
+
+
+def _block_product(product: MatrixProduct) -> LoopPart:
+    """Return a product as a block kernel."""
+    left, right, output = product.left, product.right, product.output
+    rows, columns = output.spec.shape[-2:]
+    left_row, left_term = _steps(left)
+    right_term, right_column = _steps(right)
+    output_stack, output_row = output.steps
+    arguments = BlockProduct(
+        rows=rows,
+        columns=columns,
+        inner=product.inner,
+        block_terms=INNER,
+        left=left.slot,
+        left_stack=left.steps[0],
+        left_row=left_row,
+        left_term=left_term,
+        right=right.slot,
+        right_stack=right.steps[0],
+        right_term=right_term,
+        right_column=right_column,
+        bias=product.bias,
+        factor=product.factor,
+        output=output.slot,
+        total=output.slot if output.spec.dtype == FLOAT32 else None,
+        output_stack=output_stack,
+        output_row=output_row,
+        is_added=int(product.is_added),
+    )
+    kernel = product_block.bfloat16 if left.spec.dtype == BFLOAT16 else product_block
+    tiles = output.count * -(-rows // TILE) * -(-columns // TILE)
+    return LoopPart(kernel, arguments, tiles)
+
+
+def _steps(matrices: StoredMatrices) -> tuple[int, int]:
+    """Return the elements between rows and between columns of the matrices as they are read."""
+    row = matrices.steps[1]
+    return (1, row) if matrices.is_turned else (row, 1)
 
 
 def tile_sizes(rows: int, columns: int, tiles: int, is_turned: bool) -> tuple[int, int]:

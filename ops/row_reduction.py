@@ -25,17 +25,17 @@ from mxrun.codegen.vectors import (
 )
 
 # Elements of a run that are summed in float32.
-_BLOCK = 2048
+BLOCK = 2048
 # Elements of one iteration: four accumulators that do not depend on each other.
-_STEP = 4 * LANES
+STEP = 4 * LANES
 
 
 @inlined
 def _combined(begin: int, full: int, start: Any, combine: Any, terms: Any) -> Any:
     """Return the lanes' results for complete vectors: combine(term, before), from `start` on."""
     a, b, c, d = start, start, start, start
-    steps = begin + (full - begin) // _STEP * _STEP
-    for j in range(begin, steps, _STEP):
+    steps = begin + (full - begin) // STEP * STEP
+    for j in range(begin, steps, STEP):
         a = combine(terms(j, LANES), a)
         b = combine(terms(j + LANES, LANES), b)
         c = combine(terms(j + 2 * LANES, LANES), c)
@@ -49,8 +49,8 @@ def _combined(begin: int, full: int, start: Any, combine: Any, terms: Any) -> An
 def row_sum(begin: int, end: int, terms: Any) -> Any:
     """Return the float64 sum of the terms of a run."""
     total = 0.0
-    for first in range(begin, end, _BLOCK):
-        beyond = min(first + _BLOCK, end)
+    for first in range(begin, end, BLOCK):
+        beyond = min(first + BLOCK, end)
         full = first + (beyond - first) // LANES * LANES
         total += sum_lanes(_combined(first, full, lanes(0.0), add_lanes, terms), LANES)
         if full < beyond:

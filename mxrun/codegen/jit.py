@@ -36,7 +36,7 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.locks import FIRST_TIME
 from mxrun.base.once import cached_property
-from mxrun.codegen import intrinsics, object_cache, products, vectors
+from mxrun.codegen import blocks, intrinsics, object_cache, products, vectors
 from mxrun.codegen.arguments import FLOATS, Arguments
 from mxrun.codegen.code_identity import InlinedBody, identity_of
 from mxrun.codegen.compilation import compilation
@@ -46,7 +46,7 @@ from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.object_cache import CompiledObject
 
 # Modules that declare the intrinsics.
-_VOCABULARY_MODULES = frozenset(each.__name__ for each in (intrinsics, products, vectors))
+_VOCABULARY_MODULES = frozenset(each.__name__ for each in (blocks, intrinsics, products, vectors))
 
 
 # Task, number of tasks and worker of a call that is one task.
@@ -132,13 +132,7 @@ class NativeFunction:
     @cached_property
     def gpu_kernel(self) -> GpuKernel:
         """The function as a kernel of graphics cards."""
-
-        def compiled(symbol: str) -> GpuKernel:
-            from mxrun.codegen.sequential.compiler import compile_kernel
-
-            return compile_kernel(symbol, *self._source)
-
-        return cached_kernel(self._text, compiled)
+        return cached_kernel(self._text, self.compile_kernel)
 
     @cached_property
     def key(self) -> str | None:
@@ -161,6 +155,12 @@ class NativeFunction:
     def _source(self) -> tuple[Any, ...]:
         """What the compiler of a target needs."""
         return self.body, self.arguments, dict(self.constants), self.is_compact, self.maps
+
+    def compile_kernel(self, symbol: str) -> GpuKernel:
+        """Compile the function to the kernel `symbol` of graphics cards."""
+        from mxrun.codegen.sequential.compiler import compile_kernel
+
+        return compile_kernel(symbol, *self._source)
 
     def _compile(self) -> CompiledObject:
         # The compiler is imported only when it is needed: its import takes some 50 ms.

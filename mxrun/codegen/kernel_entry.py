@@ -19,14 +19,19 @@ CODE = "code"
 
 
 def kernel_of(
-    symbol: str, module: Any, parameters: tuple[str, ...], parts: int, is_compact: bool
+    symbol: str,
+    module: Any,
+    parameters: tuple[str, ...],
+    parts: int,
+    is_compact: bool,
+    threads: int = LANES,
 ) -> GpuKernel:
     """Return the kernel `symbol` of the function `CODE`, of the form of `jit.NativeCode`.
 
-    parameters: kinds of the slots of its block. parts: what the function counts as its tasks: one
-    for half a warp, or one for each of its threads.
+    parameters: kinds of the slots of its block. threads: of a task: half a warp, or an entire
+    block. parts: what the function counts as its tasks: one, or one for each of these threads.
     """
-    _add_entry(symbol, module, parameters, parts)
+    _add_entry(symbol, module, parameters, threads // parts, parts)
     machine = target_machine(OPTIMIZATION)
     compiled = optimized(module, machine, is_compact)
     # Code generation changes the module.
@@ -36,13 +41,18 @@ def kernel_of(
         parameters=(*parameters, INT64.name),
         ptx=str(machine.emit_assembly(compiled)),
         module=text,
-        threads=THREADS,
-        tasks_per_block=THREADS // LANES,
+        threads=THREADS if threads == LANES else threads,
+        tasks_per_block=THREADS // LANES if threads == LANES else 1,
     )
 
 
-def _add_entry(symbol: str, module: Any, parameters: tuple[str, ...], parts: int) -> None:
-    """Add the kernel, which makes the argument block of its parameters, in registers."""
+def _add_entry(
+    symbol: str, module: Any, parameters: tuple[str, ...], threads: int, parts: int
+) -> None:
+    """Add the kernel, which makes the argument block of its parameters, in registers.
+
+    threads: of one of the function's tasks. parts: the function's tasks for each of the launch's.
+    """
     word, number = INT64.code, INT32.code
     kinds = [FLOAT32.code if kind == FLOAT32.name else word for kind in parameters]
     entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [*kinds, word]), symbol)
@@ -64,7 +74,7 @@ def _add_entry(symbol: str, module: Any, parameters: tuple[str, ...], parts: int
         return builder.zext(call_function(builder, whole, number, []), word)
 
     thread = builder.add(builder.mul(register("ctaid"), register("ntid")), register("tid"))
-    own = builder.udiv(thread, word(LANES // parts))
+    own = builder.udiv(thread, word(threads))
     count = builder.mul(tasks, word(parts))
     with builder.if_then(builder.icmp_signed("<", own, count)):
         builder.call(function, [block, own, count, own])

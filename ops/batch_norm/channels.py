@@ -58,28 +58,34 @@ class Scaling(ChannelSums):
     beta_copy: Float32s
 
 
+@inlined
+def scale_channel(call: Scaling, c: int, first: Any, second: Any) -> None:
+    """Write the statistics and factors of a channel, from its totals."""
+    count, epsilon = call.count, np.float64(call.epsilon)
+    # Mean distance from the shift; 0 if the mean is given.
+    distance = first / count
+    average = call.shift[c] + distance
+    variance = second / count - distance * distance
+    variance = 0.0 if variance < 0 else variance
+    if call.given_var is not None:
+        variance = np.float64(call.given_var[c])
+    factor = 1 / np.sqrt(variance + epsilon)
+    call.mean[c] = average
+    call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
+    if call.mean_output is not None:
+        call.mean_output[c] = average
+    if call.var_output is not None:
+        call.var_output[c] = variance
+    if call.beta_copy is not None:
+        call.beta_copy[c] = call.beta[c]
+
+
 @native
 def scale_loop(call: Scaling) -> None:
     """mean, var, scale = gamma / sqrt(var + eps), from the sums, or from given statistics."""
-    count, epsilon = call.count, np.float64(call.epsilon)
     totals = added_up(call)
     for c in range(call.channels):
-        # Mean distance from the shift; 0 if the mean is given.
-        distance = totals[c] / count
-        average = call.shift[c] + distance
-        variance = totals[call.channels + c] / count - distance * distance
-        variance = 0.0 if variance < 0 else variance
-        if call.given_var is not None:
-            variance = np.float64(call.given_var[c])
-        factor = 1 / np.sqrt(variance + epsilon)
-        call.mean[c] = average
-        call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
-        if call.mean_output is not None:
-            call.mean_output[c] = average
-        if call.var_output is not None:
-            call.var_output[c] = variance
-        if call.beta_copy is not None:
-            call.beta_copy[c] = call.beta[c]
+        scale_channel(call, c, totals[c], totals[call.channels + c])
 
 
 class GradientScaling(ChannelSums):
@@ -99,6 +105,21 @@ class GradientScaling(ChannelSums):
     is_given: Integer
 
 
+@inlined
+def scale_gradients(call: GradientScaling, c: int, first: Any, total: Any) -> None:
+    """Write the gradients and factors of a channel, from its totals."""
+    count, epsilon = call.count, np.float64(call.epsilon)
+    factor = 1 / np.sqrt(np.float64(call.var[c]) + epsilon)
+    second = total * factor
+    call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
+    call.center[c] = 0.0 if call.is_given else first / count
+    call.slope[c] = 0.0 if call.is_given else second / count * factor
+    if call.gamma_grad is not None:
+        call.gamma_grad[c] = second
+    if call.beta_grad is not None:
+        call.beta_grad[c] = first
+
+
 @native
 def gradient_scale_loop(call: GradientScaling) -> None:
     """Gradients of gamma and beta, and the factors scale, center and slope of data's gradient.
@@ -106,15 +127,6 @@ def gradient_scale_loop(call: GradientScaling) -> None:
     With x = (data - mean) * f and f = 1 / sqrt(var + eps): scale = gamma f, center = sum(grad) / n,
     slope = f sum(grad x) / n. center and slope are 0 if the statistics were given.
     """
-    count, epsilon = call.count, np.float64(call.epsilon)
     totals = added_up(call)
     for c in range(call.channels):
-        factor = 1 / np.sqrt(np.float64(call.var[c]) + epsilon)
-        first, second = totals[c], totals[call.channels + c] * factor
-        call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
-        call.center[c] = 0.0 if call.is_given else first / count
-        call.slope[c] = 0.0 if call.is_given else second / count * factor
-        if call.gamma_grad is not None:
-            call.gamma_grad[c] = second
-        if call.beta_grad is not None:
-            call.beta_grad[c] = first
+        scale_gradients(call, c, totals[c], totals[call.channels + c])

@@ -56,7 +56,7 @@ from mxrun.ops.batch_norm.walk import Walk
 
 
 @dataclass(frozen=True)
-class _Loops:
+class Loops:
     """Builder of one kernel's parts and the layout of their scratch space.
 
     Scratch space holds three arrays [C], the partial sums, their totals, and the threads' arrays.
@@ -66,6 +66,17 @@ class _Loops:
     tasks: int
     workers: int
     dtype: str
+
+    @classmethod
+    def of_data(cls, data: TensorSpec, axis: int, device: DeviceDescription) -> Loops:
+        """Return the loops for data in its layout."""
+        axis %= len(data.shape)
+        before, after = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
+        if data.layout == CHANNELS_LAST:
+            before, after = before * after, 1
+        pieces = Pieces.of(before, data.shape[axis], after)
+        tasks = min(device.tasks_for_elements(data.elements), pieces.count)
+        return cls(pieces, tasks, device.workers(tasks), data.dtype)
 
     def channels(self, number: int) -> Scratch:
         """Return the array `number` with one float per channel."""
@@ -91,11 +102,11 @@ class _Loops:
 
     def alone(self, loop: NativeFunction, arguments: ChannelSums | Sampling) -> KernelPart:
         """Return a loop of one task."""
-        return LoopPart(loop, arguments, 1, self._scratch_bytes)
+        return LoopPart(loop, arguments, 1, self.scratch_bytes)
 
     def together(self, loop: NativeFunction, arguments: Walk) -> KernelPart:
         """Return a loop of several tasks over the pieces."""
-        return LoopPart(self.of(loop), arguments, self.tasks, self._scratch_bytes)
+        return LoopPart(self.of(loop), arguments, self.tasks, self.scratch_bytes)
 
     def walk(self, *sources: Slot | Scratch | None) -> dict[str, Any]:
         """Return the first arguments of a loop over pieces, whose arrays have these sources [C]."""
@@ -146,7 +157,7 @@ class _Loops:
         }
 
     @property
-    def _scratch_bytes(self) -> int:
+    def scratch_bytes(self) -> int:
         return self.blocks.offset + self.workers * self.pieces.block_bytes
 
 
@@ -154,8 +165,11 @@ class _Loops:
 class CompiledBatchNorm(Implementation):
     """Compiled loops for data in the plain or channels-last layout.
 
-    oneDNN's own would be one task on one thread, because statistics need all images.
+    oneDNN's own would be one task on one thread, because statistics need all images. loops: builder
+    of the parts.
     """
+
+    loops: type[Loops] = Loops
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the statistics, then the output.
@@ -168,7 +182,7 @@ class CompiledBatchNorm(Implementation):
         if not _serves(prop, request):
             return None
         data = _laid_out(request.inputs[DATA], p.axis)
-        loops = _loops(data, p.axis, request.device)
+        loops = self.loops.of_data(data, p.axis, request.device)
         output, *statistics = _requested_slots(request.requests)
         mean, scale, shift = map(loops.channels, range(3))
         limits = Limits.of(prop, data.dtype)
@@ -215,7 +229,7 @@ class CompiledBatchNorm(Implementation):
         """Prepare the sums, which are the gradients of gamma and beta, then data's gradient."""
         data, channels = request.forward.inputs[DATA], request.in_grad[BETA].with_layout(PLAIN)
         assert data is not None
-        loops = _loops(data, prop.parameters.axis, request.device)
+        loops = self.loops.of_data(data, prop.parameters.axis, request.device)
         limits, handed = Limits.of(prop, data.dtype), request.forward.extra_outputs
         reads_output = limits.kind != NOT and not handed
         parts = _gradient_parts(prop, request, loops, limits, reads_output)
@@ -235,7 +249,7 @@ class CompiledBatchNorm(Implementation):
         return replace(kernel, pitched_inputs=loops.pitched(len(request.out_grad) + DATA))
 
 
-def _statistics_parts(loops: _Loops, shift: Scratch) -> list[KernelPart]:
+def _statistics_parts(loops: Loops, shift: Scratch) -> list[KernelPart]:
     """Return the loop that estimates the mean, into `shift`, and the one that sums differences."""
     data = source(DATA)
     sampling = Sampling(
@@ -251,7 +265,7 @@ def _statistics_parts(loops: _Loops, shift: Scratch) -> list[KernelPart]:
 
 
 def _normalization_part(
-    loops: _Loops,
+    loops: Loops,
     limits: Limits,
     arrays: tuple[Slot | Scratch, ...],
     output: Slot,
@@ -271,7 +285,7 @@ def _normalization_part(
 
 
 def _gradient_parts(
-    prop: AnyProperty, request: BackwardRequest, loops: _Loops, limits: Limits, reads_output: bool
+    prop: AnyProperty, request: BackwardRequest, loops: Loops, limits: Limits, reads_output: bool
 ) -> list[KernelPart]:
     """Return the loops of backward: sums, gradients of gamma and beta, and data's gradient.
 
@@ -351,14 +365,3 @@ def _laid_out(data: TensorSpec, axis: int) -> TensorSpec:
     """Return data in its layout, or plain if channels-last has other channels than `axis`."""
     channels_last = data.layout == CHANNELS_LAST and axis % len(data.shape) == 1
     return data if channels_last else data.with_layout(PLAIN)
-
-
-def _loops(data: TensorSpec, axis: int, device: DeviceDescription) -> _Loops:
-    """Return the loops for data in its layout."""
-    axis %= len(data.shape)
-    before, after = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
-    if data.layout == CHANNELS_LAST:
-        before, after = before * after, 1
-    pieces = Pieces.of(before, data.shape[axis], after)
-    tasks = min(device.tasks_for_elements(data.elements), pieces.count)
-    return _Loops(pieces, tasks, device.workers(tasks), data.dtype)

@@ -50,7 +50,7 @@ from mxrun.ops.batch_norm.walk import (
 
 # Elements of a channel whose mean is the shift; they are a prime number of elements apart.
 SAMPLES = 16
-_SAMPLE_STEP = 2_654_435_761
+SAMPLE_STEP = 2_654_435_761
 # Limits of the output, and how backward selects the gradients that pass: no limits; a rectifier or
 # clip, whose input is recomputed from data; a rectifier, whose output is read.
 NOT, RECTIFIED, CLIPPED, READ = range(4)
@@ -79,7 +79,7 @@ def shift_loop(call: Sampling) -> None:
     for c in range(channels):
         shift[c] = np.float32(0)
     for number in range(call.samples):
-        position = number * _SAMPLE_STEP % call.count
+        position = number * SAMPLE_STEP % call.count
         at = position // inner * call.data_pitch + position % inner
         for c in range(0, channels, step):
             width = min(step, channels - c)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 # Maximum columns of a task, whose sums and factors still fit into the L1 and L2 caches, and columns
 # up to which rows of few channels are merged into one.
-_COLUMNS = 2048
+MAX_COLUMNS = 2048
 _JOINED = 512
 # Minimum elements per task, and maximum number of tasks created for the sake of many threads.
 _ELEMENTS_PER_TASK = 16_384
@@ -51,7 +51,7 @@ class Pieces:
         joined = 1 if planes else _joined(before, channels)
         rows = before // joined
         line, lines = (inner, channels) if planes else (joined * channels, 1)
-        cuts = -(-line // _COLUMNS)
+        cuts = -(-line // MAX_COLUMNS)
         # Wide rows get few blocks, because one thread adds the blocks' partial sums of each
         # channel.
         apart = lines * cuts if planes else -(-line // _JOINED)

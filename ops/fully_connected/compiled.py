@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mxrun.base.blocked import in_panels
+from mxrun.base.device import CPU
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -36,7 +37,8 @@ class CompiledFullyConnected(LinearImplementation):
         if not is_served or not all(spec.elements for spec in (data, weight, output)):
             return None
         rows = output.elements // weight.shape[0]
-        if _WEIGHT in request.fixed and rows < _ROWS_IN_PANELS:
+        is_packed = _WEIGHT in request.fixed and request.device.family == CPU
+        if is_packed and rows < _ROWS_IN_PANELS:
             weight = in_panels(weight)
         bias = [replace(spec, dtype=FLOAT32) for spec in bias]
         product = output_product(data, weight, output, has_bias=bool(bias))

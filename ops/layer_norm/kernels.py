@@ -28,6 +28,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.column_sum import RowBlocks
+from mxrun.ops.layer_norm.blocks import normalize_rows_block
 from mxrun.ops.layer_norm.loops import (
     RowGradients,
     RowNormalization,
@@ -35,6 +36,7 @@ from mxrun.ops.layer_norm.loops import (
     row_gradients_loop,
 )
 from mxrun.ops.layer_norm.operator import BETA, DATA, GAMMA, STATISTICS, RowNormProperty
+from mxrun.ops.row_blocks import row_part
 from mxrun.ops.strided_map import permuted_part
 
 
@@ -103,9 +105,9 @@ class CompiledRowNorm(Implementation):
         if rows.is_transposed:
             parts.append(rows.to_rows(between(0), read))
             read = between(0)
-        arguments = RowNormalization(
-            rows=rows.rows,
-            columns=rows.columns,
+        normalization = row_part(
+            *(rows.of(normalize_rows_loop), rows.of(normalize_rows_block), RowNormalization),
+            *(rows.rows, rows.columns, request.device),
             data=read,
             gamma=source(GAMMA),
             beta=source(BETA) if prop.is_centered else None,
@@ -117,7 +119,7 @@ class CompiledRowNorm(Implementation):
             epsilon=float(prop.parameters.eps),
             is_centered=int(prop.is_centered),
         )
-        parts.append(LoopPart(rows.of(normalize_rows_loop), arguments, rows.tasks))
+        parts.append(normalization)
         if rows.is_transposed and output is not None:
             parts.append(rows.from_rows(output, between(0)))
         plain = [spec.with_layout(PLAIN) for spec in request.outputs]

@@ -7,9 +7,11 @@ from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec, strides_of, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.row_blocks import row_part
+from mxrun.ops.softmax.blocks import softmax_block, softmax_gradient_block
 from mxrun.ops.softmax.loops import (
     SoftmaxRowGradients,
     SoftmaxRows,
@@ -44,15 +46,15 @@ class CompiledSoftmax(Implementation):
         if temperature != 1:
             parts.append(_divided(place, read, data, temperature, request.device))
             read = place
-        softmax = SoftmaxRows(
-            rows=data.elements // columns,
-            columns=columns,
-            data=read,
-            output=place,
-            is_logarithm=int(prop.logarithm),
+        parts.append(
+            row_part(
+                *(softmax_loop, softmax_block, SoftmaxRows),
+                *(data.elements // columns, columns, request.device),
+                data=read,
+                output=place,
+                is_logarithm=int(prop.logarithm),
+            )
         )
-        tasks = request.device.tasks_for_elements(data.elements)
-        parts.append(LoopPart(softmax_loop, softmax, tasks))
         if permutation:
             parts.append(_back(place, data, permutation, request.device))
         return native_kernel(
@@ -79,16 +81,16 @@ class CompiledSoftmax(Implementation):
             place, gradient, read = between(0), between(0), between(1)
             for slot, original in ((gradient, source(0)), (read, source(2))):
                 parts.append(permuted_part(slot, original, output.shape, permutation, device))
-        gradients = SoftmaxRowGradients(
-            rows=output.elements // columns,
-            columns=columns,
-            output=read,
-            grad=gradient,
-            data_grad=place,
-            is_logarithm=int(prop.logarithm),
+        parts.append(
+            row_part(
+                *(softmax_gradient_rows_loop, softmax_gradient_block, SoftmaxRowGradients),
+                *(output.elements // columns, columns, device),
+                output=read,
+                grad=gradient,
+                data_grad=place,
+                is_logarithm=int(prop.logarithm),
+            )
         )
-        tasks = request.device.tasks_for_elements(output.elements)
-        parts.append(LoopPart(softmax_gradient_rows_loop, gradients, tasks))
         if temperature != 1:
             parts.append(_divided(place, place, output, temperature, device))
         if permutation:

@@ -24,7 +24,7 @@ from mxrun.codegen.vectors import (
 )
 from mxrun.ops.row_reduction import row_maximum, row_sum
 
-_LOG2_E = math.log2(math.e)
+LOG2_E = math.log2(math.e)
 
 
 class SoftmaxRows(Arguments):
@@ -40,7 +40,7 @@ class SoftmaxRows(Arguments):
 @inlined
 def exponentials(vector: Any) -> Any:
     """Return e to the power of each lane."""
-    return exp2_lanes(multiply_lanes(vector, lanes(np.float32(_LOG2_E))))
+    return exp2_lanes(multiply_lanes(vector, lanes(np.float32(LOG2_E))))
 
 
 @inlined

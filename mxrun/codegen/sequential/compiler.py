@@ -13,6 +13,7 @@ from mxrun.codegen.map_ptx import add_thread_map
 from mxrun.codegen.object_cache import CompiledObject
 from mxrun.codegen.scalar_llvm import map_module
 from mxrun.codegen.sequential.basic_intrinsics import BASIC, map_symbol
+from mxrun.codegen.sequential.block import BLOCKS, statements_of
 from mxrun.codegen.sequential.half_warp_statements import REFUSED, HalfWarpStatements
 from mxrun.codegen.sequential.intrinsic import Intrinsic
 from mxrun.codegen.sequential.kinds import ARGUMENTS
@@ -70,6 +71,18 @@ def compile_kernel(
     for number, each in enumerate(maps):
         add_thread_map(module, map_symbol(number), each.graph, each.results, each.form)
     return kernel_of(symbol, module, tuple(arguments.values()), 1, is_compact)
+
+
+def compile_block_kernel(
+    symbol: str,
+    body: Callable[..., Any],
+    arguments: Mapping[str, str],
+    constants: Mapping[str, int],
+    threads: int,
+) -> GpuKernel:
+    """Compile a body to a kernel of which a block of so many threads is a task, see `blocks`."""
+    module = _lowered(CODE, body, arguments, constants, 0, BLOCKS, statements_of(threads))
+    return kernel_of(symbol, module, tuple(arguments.values()), 1, False, threads)
 
 
 def _lowered(

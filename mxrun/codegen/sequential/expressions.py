@@ -326,8 +326,7 @@ class Expressions(ABC):
         owner = self.expression(node.value)
         if isinstance(owner, tuple):
             return self.part(owner, node.slice)
-        place = self.element(node, owner)
-        return TypedValue(place.kind, self.builder.load(place.code))
+        return self.load_element(self.element(node, owner))
 
     def part(self, parts: tuple[Operand, ...], index: ast.expr) -> Operand:
         """Return a part of a tuple; if the index is known only at run time, one of numbers."""
@@ -359,10 +358,17 @@ class Expressions(ABC):
         owner = self.expression(node.value) if owner is None else owner
         if not isinstance(owner, TypedValue) or not isinstance(owner.kind, Pointer):
             raise Untyped("only addresses and tuples have elements")
-        if owner.kind.element == BFLOAT16:
-            raise Untyped("bfloat16 is read and written by load_lanes and store_lanes")
         index = self.integer(self.expression(node.slice))
         return TypedValue(owner.kind.element, self.builder.gep(owner.code, [index]))
+
+    def load_element(self, place: TypedValue) -> TypedValue:
+        """Read the element at an address."""
+        self.no_bfloat16(place)
+        return TypedValue(place.kind, self.builder.load(place.code))
+
+    def no_bfloat16(self, place: TypedValue) -> None:
+        if place.kind == BFLOAT16:
+            raise Untyped("bfloat16 is read and written by load_lanes and store_lanes")
 
     def of_lambda(self, node: ast.Lambda) -> Operand:
         return Static(Closure(node, self.scope))

@@ -58,11 +58,11 @@ class HalfWarpStatements(Statements):
     divided: int | None = None
     _loops = 0
 
-    def store_element(self, value: Any, place: Any) -> None:
+    def store(self, value: Any, place: Any) -> None:
         if self.divided is None:
             half_warp.store_scalar(self.builder, value, place)
         else:
-            super().store_element(value, place)
+            super().store(value, place)
 
     def independent(self, node: ast.For, start: Any, stop: Any, step: Any) -> None:
         number = self._loops

@@ -204,19 +204,24 @@ class Statements(Expressions):
     def do_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Subscript):
             place = self.element(node.target)
+            before = self.load_element(place)
         elif isinstance(node.target, ast.Name):
-            place = number(self.scope.variables[node.target.id])
+            before = number(self.loaded(self.scope.variables[node.target.id]))
         else:
             self.unknown(node.target)
-        before = TypedValue(place.kind, self.builder.load(place.code))
         after = number(self.arithmetic(node.op, before, self.expression(node.value)))
         if isinstance(node.target, ast.Name):
             self.assign_name(node.target.id, after)
         else:
-            self.store_element(converted(self.builder, after, place.kind).code, place.code)
+            self.store_element(place, after)
 
-    def store_element(self, value: Any, place: Any) -> None:
-        """Generate the store of an element."""
+    def store_element(self, place: TypedValue, value: TypedValue) -> None:
+        """Generate the store of a number to an element, of whose type it becomes."""
+        self.no_bfloat16(place)
+        self.store(converted(self.builder, value, place.kind).code, place.code)
+
+    def store(self, value: Any, place: Any) -> None:
+        """Generate the store of an LLVM value."""
         self.builder.store(value, place)
 
     def assign(self, target: ast.expr, value: Operand) -> None:
@@ -228,9 +233,7 @@ class Statements(Expressions):
             for each, part in zip(target.elts, value, strict=True):
                 self.assign(each, part)
         elif isinstance(target, ast.Subscript):
-            place = self.element(target)
-            found = converted(self.builder, number(value), place.kind)
-            self.store_element(found.code, place.code)
+            self.store_element(self.element(target), number(value))
         else:
             self.unknown(target)
 

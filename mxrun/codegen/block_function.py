@@ -1,0 +1,36 @@
+"""Block kernels from Python source, see `blocks`; a task of a launch is a block of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mxrun.base.errors import InternalError
+from mxrun.base.once import cached_property
+from mxrun.codegen.gpu_kernel import GpuKernel
+from mxrun.codegen.jit import NativeFunction
+
+
+@dataclass(frozen=True)
+class BlockFunction(NativeFunction):
+    """Body that every thread of a block runs; threads: number of them."""
+
+    threads: int = 0
+
+    @cached_property
+    def address(self) -> int:
+        """Raise InternalError: a processor runs no blocks."""
+        raise InternalError(f"{self.body.__qualname__} is code for the blocks of a GPU")
+
+    def compile_kernel(self, symbol: str) -> GpuKernel:
+        """Compile the function to the kernel `symbol`, of which a block is a task."""
+        from mxrun.codegen.sequential.compiler import compile_block_kernel
+
+        known = self.body, self.arguments, dict(self.constants)
+        return compile_block_kernel(symbol, *known, self.threads)
+
+
+def block_of(threads: int) -> Callable[[Callable[[Any], None]], BlockFunction]:
+    """Decorator that makes a block kernel of so many threads, see `blocks`."""
+    return lambda body: BlockFunction(body, threads=threads)
