@@ -11,7 +11,7 @@ from mxrun.base.device import tasks_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.intrinsics import random_words, share
-from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.jit import compact, inlined, native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import (
     LANES,
@@ -101,7 +101,7 @@ class SlopeProduct(Channels):
     output: Float32s
 
 
-@native
+@compact
 def prelu_loop(call: SlopeProduct) -> None:
     """output = values * (1 where data > 0, else gamma[channel])."""
     channels, inner, one = call.channels, call.inner, np.float32(1)

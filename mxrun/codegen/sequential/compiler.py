@@ -38,8 +38,8 @@ def compile_function(
     """Compile a body to the function `symbol`, of the form of `jit.NativeCode`.
 
     symbol: unique in a process. arguments: kinds of the arguments by name. constants: values of
-    integers among them that are known. is_compact: whether loops are not unrolled. maps: those that
-    `run_map` runs. The functions that the body inlines have its global names; names that are
+    integers among them that are known. is_compact: see `jit.compact`. maps: those that `run_map`
+    runs. The functions that the body inlines have its global names; names that are
     missing there have their values in these functions' own files. Raises Untyped for code outside
     of the language.
     """
@@ -54,14 +54,18 @@ def compile_function(
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
-    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_vectorization = True
     options.loop_unrolling = not is_compact
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
     module = with_scalar_stores(module)
     for number, each in enumerate(maps):
         _add_map(module, map_symbol(number), each)
-    return CompiledObject(symbol, machine.emit_object(module))
+    # An option of the process.
+    llvm.set_option("", f"-disable-lsr={str(is_compact).lower()}")
+    code = machine.emit_object(module)
+    llvm.set_option("", "-disable-lsr=false")
+    return CompiledObject(symbol, code)
 
 
 def _add_map(module: Any, symbol: str, loop: MapLoop) -> None:
