@@ -12,9 +12,9 @@ from enum import Enum
 # 16,384 elements is 0.8 times as fast, of 24,576 1.1, of 32,768 1.6.
 _ELEMENTS_PER_TASK = 16_384
 _FLOPS_PER_TASK = 500_000
-# Work of a library's call that is one task of several, and their number at most.
-_FLOPS_PER_CALL = 2_500_000
-_MOST_CALLS = 8
+# Calls of a library into which a product is cut at most, and the work that each must have: a call
+# takes half a microsecond, and each reads all weights.
+_CALLS = ((2, _FLOPS_PER_TASK), (8, 2_500_000), (32, 25_000_000))
 # Tasks of a loop at most: enough for sixteen threads, of which a few are late.
 _MOST_TASKS = 32
 
@@ -67,12 +67,8 @@ class DeviceDescription:
         return Cut(tasks, self.workers(tasks))
 
     def cut_for_flops(self, flops: int) -> Cut:
-        """Return the cut of a product of `flops` operations by a library.
-
-        A call takes half a microsecond, so that small products have two tasks at most.
-        """
-        worthwhile = max(flops // _FLOPS_PER_CALL, min(flops // _FLOPS_PER_TASK, 2))
-        tasks = most_tasks(min(worthwhile, _MOST_CALLS))
+        """Return the cut of a product of `flops` operations by a library."""
+        tasks = most_tasks(max(min(flops // least, most) for most, least in _CALLS))
         return Cut(tasks, self.workers(tasks))
 
     def workers(self, tasks: int) -> int:
