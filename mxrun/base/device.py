@@ -51,7 +51,8 @@ class DeviceDescription:
     among the devices of its kind. numpy_bodies: how NumPy bodies run. threads: how many may
     compute; scratch space of a kernel depends on them, but no result. instruction_set: name of the
     processor's instructions; empty if no kernel depends on them. library: name and version of the
-    kernel library, `none` where it is missing; empty if kernels need none.
+    kernel library, `none` where it is missing, and the kind of processor for which loops are
+    generated; empty if kernels need neither.
     """
 
     family: str
