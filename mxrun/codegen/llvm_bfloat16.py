@@ -19,7 +19,7 @@ _QUIET = 0x400000
 def widened(builder: Any, bits: Any) -> Any:
     """Convert 16-bit values to float32, exactly."""
     wide = builder.zext(bits, _like(bits.type, _INT32))
-    shifted = builder.shl(wide, _number(wide.type, 16))
+    shifted = builder.shl(wide, constant(wide.type, 16))
     return builder.bitcast(shifted, _like(bits.type, ir.FloatType()))
 
 
@@ -31,11 +31,11 @@ def rounded(builder: Any, value: Any) -> Any:
     """
     bits = builder.bitcast(value, _like(value.type, _INT32))
     kind = bits.type
-    odd = builder.and_(builder.lshr(bits, _number(kind, 16)), _number(kind, 1))
-    nearest = builder.add(bits, builder.add(odd, _number(kind, 0x7FFF)))
-    quiet = builder.or_(bits, _number(kind, _QUIET))
+    odd = builder.and_(builder.lshr(bits, constant(kind, 16)), constant(kind, 1))
+    nearest = builder.add(bits, builder.add(odd, constant(kind, 0x7FFF)))
+    quiet = builder.or_(bits, constant(kind, _QUIET))
     is_number = builder.fcmp_ordered("ord", value, value)
-    upper = builder.lshr(builder.select(is_number, nearest, quiet), _number(kind, 16))
+    upper = builder.lshr(builder.select(is_number, nearest, quiet), constant(kind, 16))
     return builder.trunc(upper, _like(kind, _INT16))
 
 
@@ -44,6 +44,6 @@ def _like(kind: Any, element: Any) -> Any:
     return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
 
 
-def _number(kind: Any, number: int) -> Any:
-    """Return an integer constant, broadcast if the type is a vector."""
+def constant(kind: Any, number: float) -> Any:
+    """Return a constant of a type, broadcast if the type is a vector."""
     return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)

@@ -8,6 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from mxrun.codegen.llvm_bfloat16 import constant
 from mxrun.codegen.llvm_target import call_function, multiply_add
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop
 from mxrun.codegen.sequential.masked import load_lanes_of, store_lanes_of
@@ -21,11 +22,6 @@ ROW_LANES = 16
 ROW_VECTORS = 4
 # Elements of a cache line.
 LINE = 16
-
-
-def constant(kind: Any, number: float) -> Any:
-    """Return a constant of a type, broadcast if the type is a vector."""
-    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
 
 
 def broadcast(builder: Any, value: Any, count: int) -> Any:

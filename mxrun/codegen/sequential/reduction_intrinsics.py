@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from mxrun.codegen import intrinsics
+from mxrun.codegen.llvm_bfloat16 import constant
 from mxrun.codegen.llvm_block import smaller
 from mxrun.codegen.llvm_target import (
     adds_and_multiplies_apart,
@@ -30,7 +31,6 @@ from mxrun.codegen.sequential.llvm_column import (
     added_by_products,
     broadcast,
     by_columns,
-    constant,
     first_lanes,
     joined,
     load_vector,

@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from mxrun.codegen import intrinsics
+from mxrun.codegen.llvm_bfloat16 import constant
 from mxrun.codegen.sequential.intrinsic import typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
 from mxrun.codegen.sequential.llvm_column import (
@@ -20,7 +21,6 @@ from mxrun.codegen.sequential.llvm_column import (
     Rows,
     broadcast,
     by_columns,
-    constant,
     first_lanes,
     joined,
     load_vector,

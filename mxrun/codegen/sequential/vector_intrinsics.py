@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 
 from mxrun.codegen import scalar_logarithm, vectors
-from mxrun.codegen.llvm_bfloat16 import rounded, widened
+from mxrun.codegen.llvm_bfloat16 import constant, rounded, widened
 from mxrun.codegen.llvm_target import adds_and_multiplies_apart, call_function, multiply_add
 from mxrun.codegen.scalar_float32 import BIASED, EXP
 from mxrun.codegen.scalar_operations import float64_code
@@ -34,7 +34,6 @@ from mxrun.codegen.sequential.kinds import (
 from mxrun.codegen.sequential.llvm_column import (
     added_by_products,
     broadcast,
-    constant,
     first_lanes,
     joined,
     prefetch,
