@@ -18,7 +18,7 @@ from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integ
 from mxrun.codegen.block_function import block_of
 from mxrun.codegen.blocks import threads
 from mxrun.codegen.intrinsics import current_task, share
-from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.jit import compact, inlined
 from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.operator.native_kernel import JoinedPart, KernelPart, LoopPart, Place, Scratch, Slot
@@ -169,7 +169,7 @@ def add_rows(call: BlockedRows, matrix: Any, first: int, last: int, c: int, at: 
             store_lanes(sums, at + j, total, count)
 
 
-@native
+@compact
 def column_sums_loop(call: SummedColumns) -> None:
     """sums[block, column] = sum of the block's rows, in order."""
     near = near_rows(call.columns)
@@ -217,7 +217,7 @@ class BlockTotals(Arguments):
     total: Float32s
 
 
-@native
+@compact
 def block_totals_loop(call: BlockTotals) -> None:
     """total[c] = sum of the blocks' sums, in order."""
     begin, end = share(call.columns)

@@ -15,7 +15,7 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.codegen.arguments import Float32s, Floats, Integer, Real
 from mxrun.codegen.intrinsics import current_task, worker
-from mxrun.codegen.jit import NativeFunction, inlined, native
+from mxrun.codegen.jit import NativeFunction, compact, inlined
 from mxrun.codegen.vectors import LANES, lanes, transpose_lanes
 from mxrun.operator.gradient_parts import GradientParts
 from mxrun.operator.kernel import BackwardRequest
@@ -115,7 +115,7 @@ def write_tile(call: DenseProduct, sums: int, at: int, rows: int, columns: int) 
             write_row(call.total, to, call.scratch, place, columns, factor, call.is_added)
 
 
-@native
+@compact
 def dense_product_loop(call: DenseProduct) -> None:
     """Compute the task's tiles; tiles of the same columns follow each other."""
     task, tasks = current_task()

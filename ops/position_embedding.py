@@ -14,7 +14,7 @@ from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer
 from mxrun.codegen.intrinsics import share
-from mxrun.codegen.jit import native
+from mxrun.codegen.jit import compact, native
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import POSITION, IncrementalForm, SequenceArguments
@@ -160,7 +160,7 @@ class PositionSum(Arguments):
     is_added: Integer
 
 
-@native
+@compact
 def position_sum_loop(call: PositionSum) -> None:
     """output[n, t, :] = data[n, t, :] + weight[position + t, :]; it may overwrite data."""
     columns, first = call.columns, first_position(call.position, call.positions, call.length)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-# Work of a library's call that is one task of several, and their number at most.
-_FLOPS_PER_CALL = 2_500_000
-_MOST_CALLS = 8
+# Calls of a library into which a product is cut at most, and the work that each must have: a call
+# takes half a microsecond, and each reads all weights.
+_CALLS = ((8, 2_500_000), (32, 25_000_000))
 
 CPU, REFERENCE = "cpu", "reference"
 # Family of the kernels of NVIDIA's cards, and the kind by which configs select them.
@@ -61,9 +61,10 @@ class DeviceDescription:
     among the devices of its kind. numpy_bodies: how NumPy bodies run. threads: how many may
     compute, on a card how many tasks at a time; scratch space of a kernel depends on them, but no
     result. instruction_set: name of the processor's instructions; empty if no kernel depends on
-    them. library: name and version of the kernel library, `none` where it is missing; empty if
-    kernels need none. card: properties of a GPU as JSON with cuDNN's keys, from which cuDNN makes
-    plans; empty for other devices. task_sizes: into what loops are cut.
+    them. library: name and version of the kernel library, `none` where it is missing, and the kind
+    of processor for which loops are generated; empty if kernels need neither. card: properties of a
+    GPU as JSON with cuDNN's keys, from which cuDNN makes plans; empty for other devices.
+    task_sizes: into what loops are cut.
     """
 
     family: str
@@ -81,12 +82,9 @@ class DeviceDescription:
         return Cut(tasks, self.workers(tasks))
 
     def cut_for_flops(self, flops: int) -> Cut:
-        """Return the cut of a product of `flops` operations by a library.
-
-        A call takes half a microsecond, so that small products have two tasks at most.
-        """
-        worthwhile = max(flops // _FLOPS_PER_CALL, min(flops // self.task_sizes.flops, 2))
-        tasks = self.most_tasks(min(worthwhile, _MOST_CALLS))
+        """Return the cut of a product of `flops` operations by a library."""
+        calls = (2, self.task_sizes.flops), *_CALLS
+        tasks = self.most_tasks(max(min(flops // least, most) for most, least in calls))
         return Cut(tasks, self.workers(tasks))
 
     @property

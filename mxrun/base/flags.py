@@ -6,6 +6,11 @@ import os
 import sys
 from pathlib import Path
 
+from mxrun.base.errors import Diagnostic, UserError
+
+PROCESSOR_KINDS = ("x86-64", "avx2", "avx512", "amx")
+"""Kinds of processors for which code can be generated, each with all instructions of the last."""
+
 
 def debug() -> bool:
     """Return whether MXRUN_DEBUG is set.
@@ -27,8 +32,15 @@ def onednn_library() -> str | None:
 
 
 def processor() -> str | None:
-    """Return MXRUN_PROCESSOR: kind of processor to generate code for, by default this one."""
-    return os.environ.get("MXRUN_PROCESSOR") or None
+    """Return MXRUN_PROCESSOR: kind of processor to generate code for, by default this one.
+
+    Raises UserError if it names none of `PROCESSOR_KINDS`.
+    """
+    name = os.environ.get("MXRUN_PROCESSOR") or None
+    if name is not None and name not in PROCESSOR_KINDS:
+        problem = "MXRUN_PROCESSOR names no kind of processor"
+        raise UserError(Diagnostic(problem, expected=", ".join(PROCESSOR_KINDS), got=name))
+    return name
 
 
 def runs_folder() -> Path:

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from mxrun import __version__
+from mxrun.base import flags
 from mxrun.base.cache_files import distrusted
 from mxrun.base.docstrings import docstring
 from mxrun.base.errors import MxrunError, OperatorRaised, UserError
@@ -82,6 +83,7 @@ def _run(wants_json: bool) -> int:
     """Run the command and report MxrunErrors; other exceptions propagate."""
     try:
         try:
+            flags.processor()
             # A plugin may print what it likes.
             BEFORE_PLUGINS.append(partial(reserve, sys.stdout))
             with plugin_errors():

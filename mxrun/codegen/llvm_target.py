@@ -110,7 +110,7 @@ def optimized(code: Any, machine: Any, is_compact: bool) -> Any:
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(OPTIMIZATION)
-    options.loop_vectorization = options.slp_vectorization = not is_card()
+    options.loop_vectorization = not is_card()
     options.loop_unrolling = not is_compact
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)

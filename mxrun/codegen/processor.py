@@ -36,12 +36,13 @@ _AVX2 = f"{_X86_64},+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2"
 _AVX512 = f"{_AVX2},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
 _AMX = f"{_AVX512},+avx512bf16,+amx-tile,+amx-bf16"
 # Levels of the x86-64 ABI, and the first processor with a matrix unit.
-KINDS: Mapping[str, Processor] = {
-    "x86-64": Processor("x86-64", _X86_64),
-    "avx2": Processor("x86-64-v3", _AVX2),
-    "avx512": Processor("x86-64-v4", _AVX512),
-    "amx": Processor("sapphirerapids", _AMX),
-}
+_PROCESSORS = (
+    Processor("x86-64", _X86_64),
+    Processor("x86-64-v3", _AVX2),
+    Processor("x86-64-v4", _AVX512),
+    Processor("sapphirerapids", _AMX),
+)
+KINDS: Mapping[str, Processor] = dict(zip(flags.PROCESSOR_KINDS, _PROCESSORS, strict=True))
 # The oldest card that runs everything, and the version of PTX: LLVM's names.
 CARD = Processor("sm_75", "+ptx63")
 
@@ -65,13 +66,21 @@ def processor() -> Processor:
     name = flags.processor()
     if name is None:
         return host()
-    if name not in KINDS:
-        raise UserError(Diagnostic("MXRUN_PROCESSOR", expected=", ".join(KINDS), got=name))
     lacking = lacks(name)
     if lacking:
         problem = f"MXRUN_PROCESSOR={name}: this processor lacks some of its instructions"
         raise UserError(Diagnostic(problem, got=f"no {', '.join(lacking)}"))
     return KINDS[name]
+
+
+def kind() -> str:
+    """Return the kind of processor for which code is generated, on which the bits of loops depend.
+
+    Without a choice it is the last one whose instructions this machine has, or, where that is not
+    an x86-64, its processor's name.
+    """
+    possible = [name for name in KINDS if not lacks(name)]
+    return flags.processor() or (possible or [host().name])[-1]
 
 
 @cache

@@ -15,6 +15,7 @@ from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.config import RunOptions
 from mxrun.config.bundled import find_config
 from mxrun.device.interface import ProgramCost
+from mxrun.device.registry import device_kind
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.inspection.benchmark_loop import Steps
@@ -49,15 +50,19 @@ class StepsReport:
     core_wait_share: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON; `threads` are those of each context."""
-        built = self.planned.built
+        """Return the report as JSON.
+
+        `threads` are those of each context, of which `threads_at_once` have a core.
+        """
+        built, threads = self.planned.built, self.planned.plan.device.host_threads
         return {
             "name": built.options.name,
             "phase": self.options.phase,
             "batch_size": built.batch_size,
             "contexts": built.contexts,
             "micro_batches": built.micro_batches,
-            "threads": self.planned.plan.device.host_threads,
+            "threads": threads,
+            "threads_at_once": min(threads, device_kind(built.options.device[0]).cores()),
             "steps": len(self.step_ms),
             "mxrun": {
                 "step_ms": quantiles(self.step_ms),

@@ -23,7 +23,13 @@ from mxrun.config.sources import COMMAND_LINE
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
-from mxrun.operator.register import OPERATORS, AnyProperty, create, implementations
+from mxrun.operator.register import (
+    OPERATORS,
+    AnyProperty,
+    create,
+    implementations,
+    list_operators,
+)
 from mxrun.operator.shape import ShapeContradiction, is_known, require_complete
 from mxrun.preparation.plugins import named_operator
 
@@ -47,12 +53,7 @@ Description = dict[str, Any]
 def operators() -> list[Description]:
     """Return name and summary of every operator that a network may use, in alphabetical order."""
     library.load()
-    return [_summary(example(name)) for name in operator_names()]
-
-
-def operator_names() -> list[str]:
-    """Return the names of the operators that are not internal."""
-    return [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
+    return [_summary(example(name)) for name in list_operators()]
 
 
 def operator(name: str, settings: Sequence[str] = ()) -> Description:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun import library
-from mxrun.commands.ops import operator_names
 from mxrun.config import json_schema
 from mxrun.config.json_schema import model_schema
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator.optimizer import OPTIMIZERS
-from mxrun.operator.register import OPERATORS
+from mxrun.operator.register import OPERATORS, list_operators
 from mxrun.train.initializer import INITIALIZERS
 from mxrun.train.metric_kind import METRICS
 from mxrun.train.schedule import SCHEDULES
@@ -22,7 +21,7 @@ def schema() -> dict[str, Any]:
     library.load()
     return json_schema(
         operators={
-            name: model_schema(OPERATORS.get(name).parameter_type) for name in operator_names()
+            name: model_schema(OPERATORS.get(name).parameter_type) for name in list_operators()
         },
         datasets={name: model_schema(DATASETS.get(name).options) for name in DATASETS},
         optimizers={name: model_schema(OPTIMIZERS.get(name)) for name in OPTIMIZERS},

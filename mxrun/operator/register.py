@@ -66,6 +66,11 @@ _LISTED = "`mxrun ops` lists the operators"
 _IMPLEMENTATIONS: Registry[Mapping[str, Implementation]] = Registry("implementations")
 
 
+def list_operators() -> list[str]:
+    """Return the names of all operators, without internal ones and aliases, sorted."""
+    return [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
+
+
 def unknown_operator(name: str, suggestions: Suggestions, others: Iterable[str] = ()) -> Diagnostic:
     """Return the diagnostic for an unknown operator name that may also mean one of `others`.
 

@@ -97,7 +97,8 @@ def _steps_table(report: Report) -> Table:
     for label in ("contexts", "micro-batches"):
         if (parts := report[label.replace("-", "_")]) > 1:
             table.add_row(label, str(parts))
-    table.add_row("threads", str(report["threads"]))
+    threads, at_once = report["threads"], report["threads_at_once"]
+    table.add_row("threads", f"{threads}, {at_once} at once" if at_once < threads else str(threads))
     for label, key in (
         ("step, median", "median"),
         ("step, p90", "p90"),

@@ -10,7 +10,7 @@ import numpy as np
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.intrinsics import each, random_words, share
-from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.jit import compact, inlined, native
 from mxrun.codegen.loops import elements_of_task
 from mxrun.codegen.vectors import (
     LANES,
@@ -100,7 +100,7 @@ class SlopeProduct(Channels):
     output: Float32s
 
 
-@native
+@compact
 def prelu_loop(call: SlopeProduct) -> None:
     """output = values * (1 where data > 0, else gamma[channel])."""
     channels, inner, one = call.channels, call.inner, np.float32(1)

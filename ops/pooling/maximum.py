@@ -18,7 +18,7 @@ from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Floats, Int32s, Uint8s
 from mxrun.codegen.intrinsics import each
-from mxrun.codegen.jit import NativeCode, NativeFunction, native
+from mxrun.codegen.jit import NativeCode, NativeFunction, compact, native
 from mxrun.codegen.loops import runs_of_task
 from mxrun.codegen.vectors import (
     add_lanes,
@@ -97,7 +97,7 @@ class Maximum(WindowWinners):
     output: Floats
 
 
-@native
+@compact
 def maximum_loop(call: Maximum) -> None:
     """output[n, y, c] = first maximum of data[n, x, c] over the x in window y.
 

@@ -15,7 +15,7 @@ import numpy as np
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Floats
 from mxrun.codegen.intrinsics import each
-from mxrun.codegen.jit import NativeCode, NativeFunction, inlined, native
+from mxrun.codegen.jit import NativeCode, NativeFunction, compact, inlined
 from mxrun.codegen.loops import runs_of_task, vectors
 from mxrun.codegen.vectors import (
     add_lanes,
@@ -72,7 +72,7 @@ def add_vector(gradient: Any, at: int, value: Any, count: int) -> None:
     store_lanes(gradient, at, add_lanes(before, load_lanes(gradient, at, count)), count)
 
 
-@native
+@compact
 def maximum_gradient_loop(call: MaximumGradient) -> None:
     """gradient[n, x, c] = sum of out_grad[n, y, c] over the windows y whose winner is x.
 
@@ -115,7 +115,7 @@ def maximum_gradient_loop(call: MaximumGradient) -> None:
                 write_vector(call.gradient, pixel * channels + c, total, count)
 
 
-@native
+@compact
 def maximum_of_4_gradient_loop(call: MaximumGradient) -> None:
     """`maximum_gradient_loop` for windows of 2 x 2 that tile the data."""
     channels, windows_x, row = call.channels, call.windows_x, call.width * call.channels
@@ -189,7 +189,7 @@ def gather_from_all(
         write_vector(call.gradient, to + c, total, count)
 
 
-@native
+@compact
 def maximum_of_9_gradient_loop(call: MaximumGradient) -> None:
     """`maximum_gradient_loop` for windows of 3 x 3."""
     channels, height, width = call.channels, call.height, call.width
@@ -225,7 +225,7 @@ def _adding(loop: NativeFunction) -> NativeFunction:
     body = types.FunctionType(loop.body.__code__, scope, name)
     body.__qualname__ = name
     body.__annotations__ = loop.body.__annotations__
-    return native(body)
+    return compact(body)
 
 
 _ADDING = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Table
 from mxrun.codegen.intrinsics import integer, share, worker
-from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.jit import compact, inlined
 from mxrun.codegen.vectors import (
     LANES,
     fetch,
@@ -112,7 +112,7 @@ def lines_of(call: Tiles, at: int, behind: int, width: int, others: int, own: in
                 fetch(plain, behind + other * row + k * LANES)
 
 
-@native
+@compact
 def pack_loop(call: Tiles) -> None:
     """packed = plain, in float32 or rounded to pairs of bfloat16; padding is 0."""
     packed, lines, taps, word = call.packed_data, call.lines, call.taps, call.word
@@ -139,7 +139,7 @@ def pack_loop(call: Tiles) -> None:
                 fetch(packed, further + group * lane + k * tap)
 
 
-@native
+@compact
 def unpack_loop(call: Tiles) -> None:
     """plain = packed, both float32; rows are the lane axis."""
     plain, packed, lines, taps = call.plain_data, call.packed_data, call.lines, call.taps

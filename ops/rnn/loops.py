@@ -18,7 +18,7 @@ from mxrun.codegen.arguments import (
     Table,
 )
 from mxrun.codegen.intrinsics import integer, run_map, share
-from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.jit import compact, inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     PANEL_COLUMNS,
@@ -290,7 +290,7 @@ def run_forward(call: ForwardSteps, product: Any) -> None:
         run_maps(call, own, call.finish, call.finish_count, 0, n, 0)
 
 
-@native
+@compact
 def forward_loop(call: ForwardSteps) -> None:
     """Run all steps of the thread's sequences."""
     run_forward(call, multiply_panel)
@@ -410,7 +410,7 @@ def run_backward(call: BackwardSteps, product: Any) -> None:
             multiply_gradients(call, product, row, first, rows)
 
 
-@native
+@compact
 def backward_loop(call: BackwardSteps) -> None:
     """Run the gradients of all steps of the thread's sequences."""
     run_backward(call, multiply_panel)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.jit import compact, inlined
 from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import (
     exp2_lanes,
@@ -52,7 +52,7 @@ def shifted(call: SoftmaxRows, j: int, shift: Any, count: int) -> Any:
     return vector
 
 
-@native
+@compact
 def softmax_loop(call: SoftmaxRows) -> None:
     """output = exp(data - max) / sum exp(data - max), or its logarithm."""
     columns = call.columns
@@ -90,7 +90,7 @@ def gradient_terms(call: SoftmaxRowGradients, j: int, count: int) -> Any:
     return vector
 
 
-@native
+@compact
 def softmax_gradient_rows_loop(call: SoftmaxRowGradients) -> None:
     """data_grad = output * (grad - sum(grad * output)), or grad - exp(output) * sum(grad)."""
     columns = call.columns

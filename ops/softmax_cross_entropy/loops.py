@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.jit import compact, inlined, native
 from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import (
     lanes,
@@ -50,7 +50,7 @@ class RowEntropies(LabelledData):
     entropies: Float64s
 
 
-@native
+@compact
 def entropies_loop(call: RowEntropies) -> None:
     """entropies[n] = weight[n] * -log(max(p[n, label[n]], smallest)), and the statistics."""
     classes, label, data = call.classes, call.label, call.data
@@ -98,7 +98,7 @@ class EntropyGradient(LabelledData):
     gradient: Float32s
 
 
-@native
+@compact
 def gradient_loop(call: EntropyGradient) -> None:
     """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * scale * head[0] * weight[n].
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Integer, Real
 from mxrun.codegen.intrinsics import each
-from mxrun.codegen.jit import native
+from mxrun.codegen.jit import compact
 from mxrun.codegen.loops import elements_of_task
 from mxrun.ops.labelled_rows import LabelledRows, weight_of
 
@@ -28,7 +28,7 @@ class CrossEntropyLoss(SoftmaxSamples):
     tiny: Real
 
 
-@native
+@compact
 def cross_entropy_loop(call: CrossEntropyLoss) -> None:
     """loss[0] = sum over samples, in order, of weight * -(target . log(output))."""
     classes, output, label, tiny = call.classes, call.output, call.label, call.tiny
@@ -59,7 +59,7 @@ class SoftmaxGradient(SoftmaxSamples):
     normalization: Integer
 
 
-@native
+@compact
 def softmax_gradient_loop(call: SoftmaxGradient) -> None:
     """gradient = (output - target) * weight * scale / divisor; it may overwrite the output."""
     classes, output, label, gradient = call.classes, call.output, call.label, call.gradient

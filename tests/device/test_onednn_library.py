@@ -9,6 +9,7 @@ import pytest
 from commands import python_output
 
 from mxrun.base.errors import InternalError
+from mxrun.codegen.processor import lacks
 from mxrun.device.cpu.onednn import library
 
 SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64"
@@ -69,3 +70,23 @@ def test_a_matrix_unit_without_a_description_is_left_alone(chosen):
         assert "amx" not in version
     else:
         assert limit == str(chosen)
+
+
+@needs_onednn
+@pytest.mark.skipif(bool(lacks("avx2")), reason="the processor has no AVX2")
+@pytest.mark.parametrize(
+    ("variable", "given", "limit"),
+    [
+        ("ONEDNN_MAX_CPU_ISA", "SSE41", "SSE41"),
+        ("DNNL_MAX_CPU_ISA", "SSE41", "SSE41"),
+        ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE", "AVX2"),
+        ("ONEDNN_MAX_CPU_ISA", "", "AVX2"),
+    ],
+)
+def test_the_stricter_limit_of_instructions_holds(variable: str, given: str, limit: str) -> None:
+    program = "from mxrun.device.cpu.onednn import library; print(library.version())"
+    names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"MXRUN_PROCESSOR": "avx2", variable: given}
+    version = python_output("-c", program, env=environment)
+    assert version.split()[-1] == limit.lower()

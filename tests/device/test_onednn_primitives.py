@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mxrun.base.device import Cut
+from mxrun.base.device import CPU, Cut, DeviceDescription
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
 from mxrun.device.cpu.onednn import library, operations
@@ -465,6 +465,31 @@ def test_parts_of_the_rows_of_one_image_give_the_whole(
     again = operations.convolution_forward(x, w, y, window, Cut(4, 1), bias=True)
     (alone,) = compute(again, [Argument.OUTPUT], **given)
     np.testing.assert_array_equal(alone, found[1])
+
+
+@pytest.mark.parametrize(
+    ("mflops", "tasks"), [(0.9, 1), (1, 2), (9, 2), (10, 4), (399, 8), (400, 16), (1e6, 32)]
+)
+def test_large_products_are_cut_into_calls_for_many_cores(mflops: float, tasks: int) -> None:
+    device = DeviceDescription(CPU, threads=3)
+    assert device.cut_for_flops(int(mflops * 1e6)) == Cut(tasks, min(tasks, 3))
+
+
+@pytest.mark.parametrize(("images", "parts"), [(64, 32), (32, 16), (6, 3), (2, 2)])
+def test_sums_of_a_weight_are_fewer_where_more_take_longer(images: int, parts: int) -> None:
+    shape, filters, window = (images, 20, 9, 7), 24, SlidingWindow(*[(1, 1)] * 4)
+    x = TensorSpec(shape, layout=CHANNELS_LAST)
+    w = TensorSpec((filters, 20, 3, 3), layout=ANY)
+    y = TensorSpec((images, filters, 9, 7), layout=CHANNELS_LAST)
+    given = {"SOURCE": normal(*shape), "OUTPUT_GRAD": normal(*y.shape)}
+    found = []
+    for cut in (Cut(1, 1), Cut(32, 1), Cut(32, THREADS)):
+        gradient = operations.convolution_backward_weights(x, w, y, window, cut)
+        found += compute(gradient, [Argument.WEIGHTS_GRAD], **given)
+    assert isinstance(gradient, CutComputation)
+    assert len(gradient.parts) == parts
+    np.testing.assert_allclose(found[1], found[0], 1e-4, 1e-3)
+    np.testing.assert_array_equal(found[1], found[2])
 
 
 @pytest.mark.parametrize("kind", list(operations.PoolType))

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from commands import python_output
 
+from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.intrinsics import current_task, fetch_add, spin, worker
 from mxrun.codegen.jit import ALONE, NativeFunction, native
 from mxrun.device.cpu import binding
-from mxrun.device.cpu.call import NativeCall
+from mxrun.device.cpu.call import NativeCall, loop_call
 from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.pool import PooledTasks, ThreadPool, available_cores, run_tasks
 from mxrun.device.cpu.tape import NativeSegment, TapeEntry
@@ -133,3 +134,9 @@ def test_threads_that_run_primitives_have_one_of_openmps() -> None:
     openmp.omp_set_num_threads(3)
     onednn.use_one_thread()
     assert openmp.omp_get_max_threads() == 1
+
+
+def test_a_loop_with_more_tasks_than_the_pool_numbers_is_refused() -> None:
+    counts = Runs(counts=np.zeros(1 << 16, np.int64), workers=np.zeros(1, np.int64))
+    with pytest.raises(InternalError, match="65536 tasks"):
+        loop_call(counting_loop, counts, 1 << 16)

@@ -10,7 +10,7 @@ import pytest
 from commands import mxrun, python_output, result
 from processors import kinds
 
-from mxrun.codegen.processor import KINDS
+from mxrun.codegen.processor import KINDS, lacks
 from mxrun.device.cpu.onednn import library
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -61,8 +61,25 @@ def test_networks_train(config: str, loss: float, processor: str, empty_folder: 
     assert found["eval"]["loss"] < loss
 
 
-def test_an_unknown_kind_is_refused(empty_folder: Path) -> None:
-    done = mxrun("train", "digits_lenet", environment=environment("386"))
+@pytest.mark.parametrize(
+    "command", [("train", "digits_lenet"), ("check", "digits_lenet"), ("ops",)]
+)
+def test_an_unknown_kind_is_refused(command: tuple[str, ...], empty_folder: Path) -> None:
+    done = mxrun(*command, environment=environment("386"))
     assert done.returncode == 2
-    assert "MXRUN_PROCESSOR" in done.stderr
+    assert "MXRUN_PROCESSOR names no kind of processor" in done.stderr
     assert ", ".join(KINDS) in done.stderr
+
+
+@pytest.mark.skipif(bool(lacks("avx2")), reason="the processor has no AVX2")
+def test_a_run_is_not_resumed_on_another_kind(
+    monkeypatch: pytest.MonkeyPatch, empty_folder: Path
+) -> None:
+    # Without oneDNN, and likewise where it is limited, its instructions do not tell the kinds.
+    monkeypatch.setenv("MXRUN_ONEDNN_LIBRARY", "/nonexistent")
+    words = ("train", "mlp_mnist", "name=run")
+    result(*words, "train.max_steps=2", cwd=empty_folder, environment=environment("avx2"))
+    resumed = (*words, "train.max_steps=3", "--resume")
+    done = mxrun(*resumed, cwd=empty_folder, environment=environment("x86-64"))
+    assert done.returncode == 2
+    assert "kernel library: none, loops for avx2 then, none, loops for x86-64 now" in done.stderr

@@ -65,3 +65,25 @@ def test_the_threads_are_shown(tmp_path: Path) -> None:
     done = mxrun(*SMALL, "threads=1", cwd=tmp_path)
     assert done.returncode == 0
     assert "1 thread" in done.stderr
+
+
+def test_generation_gives_the_same_tokens_on_any_number_of_threads(tmp_path: Path) -> None:
+    # A network and a prompt whose products are cut into several tasks.
+    result("train", "gpt_tiny", "train.max_steps=1", "name=run", cwd=tmp_path)
+    words = ("infer", "runs/run", "--prompt", "ROMEO: what light " * 2, "--length", "16")
+    runs = [result(*words, "--threads", str(each), cwd=tmp_path) for each in (1, 2, 3)]
+    tokens = [[each["tokens"] for each in run["results"]] for run in runs]
+    assert tokens[0] == tokens[1] == tokens[2]
+    assert len(set(tokens[0][0])) > 2
+
+
+def test_the_reference_device_gives_the_same_bits_whatever_threads_says(tmp_path: Path) -> None:
+    found = []
+    for threads in (1, 3):
+        words = (*SMALL, "context=reference", "train.max_steps=3", f"threads={threads}")
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        result(*words, cwd=folder)
+        files = digests(folder / "runs/run").items()
+        found.append({name: digest for name, digest in files if name.endswith(".safetensors")})
+    assert found[0] == found[1] != {}

@@ -100,7 +100,8 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
         "batch_size": 64,
         "contexts": 1,
         "micro_batches": 1,
-        "threads": 2,
+        "threads": 8,
+        "threads_at_once": 2,
         "steps": 1000,
         "mxrun": {
             "step_ms": times,
@@ -124,7 +125,14 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
         "peers": {},
     }
     text = "\n".join(rendered(*bench_tables(report)))
-    for part in ("[net], train: 1,000 steps", "1.500 ms", "200.0 ms", "0.01230 ms", "42 k"):
+    for part in (
+        "[net], train: 1,000 steps",
+        "1.500 ms",
+        "200.0 ms",
+        "0.01230 ms",
+        "42 k",
+        "8, 2 at once",
+    ):
         assert part in text
     assert "operators, the median of 50 steps" in text
     assert "Most time above the floors: Convolution forward 0.800 ms (53% of the step)" in text
@@ -143,6 +151,7 @@ def test_bench_on_several_contexts_says_when_the_functions_of_a_step_run() -> No
         "contexts": 2,
         "micro_batches": 1,
         "threads": 1,
+        "threads_at_once": 1,
         "steps": 10,
         "mxrun": {
             "step_ms": times,

@@ -15,7 +15,7 @@ from syntax import nodes, syntax_tree
 # Arguments of one type that a call may give by their places.
 _MAX_ALIKE = 3
 # Functions in the language of kernels, whose calls are compiled and have no names.
-_OF_KERNELS = ("native", "inlined", "intrinsic")
+_OF_KERNELS = ("native", "compact", "inlined", "intrinsic")
 # Methods that plugins override, in MXNet's order and with names of their own.
 _OVERRIDDEN = ("backward_inplace_option",)
 

@@ -10,9 +10,10 @@ import typer
 from mxrun.cli.command_group import command_of
 from mxrun.cli.main import app
 from mxrun.cli.registry import COMMANDS
-from mxrun.commands.ops import operator_names, operators
+from mxrun.commands.ops import operators
 from mxrun.commands.schema import schema
 from mxrun.inspection.reference import config_reference
+from mxrun.operator.register import list_operators
 from mxrun.operator.signature import signature_of
 
 
@@ -24,7 +25,7 @@ def shown_texts() -> dict[str, Any]:
         "schema": schema(),
         "reference": {".".join(each.path): each.description for each in config_reference().walk()},
         "ops": operators(),
-        "functions": {name: signature_of(name).described() for name in operator_names()},
+        "functions": {name: signature_of(name).described() for name in list_operators()},
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import llvmlite.binding as llvm
+
 from mxrun.codegen.gpu_kernel import GpuKernel
 from mxrun.codegen.kernel_entry import CODE, kernel_of
 from mxrun.codegen.llvm_target import OPTIMIZATION, optimized, target_machine
@@ -42,8 +44,8 @@ def compile_function(
     """Compile a body to the function `symbol`, of the form of `jit.NativeCode`.
 
     symbol: unique in a process. arguments: kinds of the arguments by name. constants: values of
-    integers among them that are known. is_compact: whether loops are not unrolled. maps: those that
-    `run_map` runs. The functions that the body inlines have its global names; names that are
+    integers among them that are known. is_compact: see `jit.compact`. maps: those that `run_map`
+    runs. The functions that the body inlines have its global names; names that are
     missing there have their values in these functions' own files. Raises Untyped for code outside
     of the language.
     """
@@ -54,7 +56,11 @@ def compile_function(
     module = with_scalar_stores(module)
     for number, each in enumerate(maps):
         _add_map(module, map_symbol(number), each)
-    return CompiledObject(symbol, machine.emit_object(module))
+    # An option of the process.
+    llvm.set_option("", f"-disable-lsr={str(is_compact).lower()}")
+    code = machine.emit_object(module)
+    llvm.set_option("", "-disable-lsr=false")
+    return CompiledObject(symbol, code)
 
 
 def compile_kernel(

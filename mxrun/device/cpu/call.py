@@ -13,7 +13,7 @@ from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, slot_of
 from mxrun.codegen.intrinsics import call_address
 from mxrun.codegen.jit import ALONE, NativeCode, inlined, require_arguments
-from mxrun.device.cpu.pool import PooledTasks, pool_of, run_tasks
+from mxrun.device.cpu.pool import MOST_TASKS, PooledTasks, pool_of, run_tasks
 
 Failure = npt.NDArray[np.int64]
 
@@ -148,8 +148,11 @@ def loop_call(
     """Pack the argument block of a loop of `tasks`, which the workers run together.
 
     arguments: the slots themselves for code that was not compiled from a Python body. Raises
-    TypeError if they are not of the class that a native function declares.
+    TypeError if they are not of the class that a native function declares, and InternalError for
+    more tasks than the pool can number.
     """
+    if tasks > MOST_TASKS:
+        raise InternalError(f"a loop of {tasks} tasks: the pool numbers {MOST_TASKS} at most")
     require_arguments(function, arguments)
     if isinstance(arguments, Arguments):
         slots = list(arguments.slots())

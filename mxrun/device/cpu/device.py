@@ -9,6 +9,7 @@ from mxrun.base.machine import Machine
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
+from mxrun.codegen.processor import kind
 from mxrun.device.cpu import machine
 from mxrun.device.cpu.call import TaskThreads
 from mxrun.device.cpu.movable import CpuMovableProgram
@@ -53,7 +54,7 @@ class CpuDevice(HostDevice):
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
-        """Return the description, with oneDNN's version and instruction set."""
+        """Return the description, with oneDNN's version and instructions, and the loops' kind."""
         found = library.load()
         instructions = "" if found is None else found.instruction_set
         return DeviceDescription(
@@ -63,7 +64,7 @@ class CpuDevice(HostDevice):
             NumpyBodies.FLOAT32,
             threads,
             instructions,
-            library.version(),
+            f"{library.version()}, loops for {kind()}",
         )
 
     def unbacked(self, nbytes: int) -> HostMemory:

@@ -52,6 +52,7 @@ _LOCK, _DONE, _WAITING = 2 * LINE, 3 * LINE, 4 * LINE
 _CLAIMS = 5 * LINE
 _SLEEPS = _CLAIMS + 1
 _TASK_BITS = 16
+MOST_TASKS = (1 << _TASK_BITS) - 1
 
 # Polls of a waiting thread before it sleeps, some 20 to 60 us: longer than the short operators
 # between two loops, much shorter than a time slice of the system's scheduler.

@@ -19,7 +19,7 @@ from mxrun.imperative.symbolic.executor import Executor
 from mxrun.imperative.symbolic.functions import operator_function
 from mxrun.imperative.symbolic.numbers import hypot, maximum, minimum, pow, power
 from mxrun.imperative.symbolic.symbol import Symbol, load_json
-from mxrun.operator.register import OPERATORS
+from mxrun.operator.register import list_operators
 from mxrun.operator.signature import OperatorSignature, signature_of
 
 __all__ = [
@@ -44,11 +44,6 @@ __all__ = [
 ]
 
 Operator = OperatorCreator
-
-
-def list_operators() -> list[str]:
-    """Return the names of all operators, without aliases, sorted."""
-    return [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
 
 
 def describe_operator(name: str) -> OperatorSignature:

@@ -11,6 +11,8 @@ from mxrun.codegen.processor import host
 # oneDNN's environment variable and its older name; all instruction sets except the matrix unit's.
 _VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _WITHOUT_TILES = "AVX512_CORE_FP16"
+# Its names of instructions, from the fewest on, up to those of the last kind that has a limit.
+_ORDER = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE")
 # Its name of the instructions of each kind of processor; it has no code without SSE 4.1.
 _LIMITS = {"x86-64": "SSE41", "avx2": "AVX2", "avx512": "AVX512_CORE"}
 # CPUID leaf of the matrix unit's tiles; it returns the number of palettes.
@@ -24,11 +26,14 @@ def limit_instructions() -> None:
     describes its tiles. Some virtual machines announce the unit but leave its description empty.
     oneDNN then configures no tiles, and its matrix products end the process with an illegal
     instruction. Call it before oneDNN is loaded. The limit is inherited by child processes; a
-    variable that the user has set takes precedence over that.
+    variable that the user has set takes precedence over that, and over a kind with more
+    instructions.
     """
     limit = _LIMITS.get(flags.processor() or "")
     if limit is not None:
-        os.environ[_VARIABLES[0]] = limit
+        given = next((os.environ[name] for name in _VARIABLES if os.environ.get(name)), limit)
+        if given.upper() not in _ORDER[: _ORDER.index(limit)]:
+            os.environ[_VARIABLES[0]] = limit
     elif not os.environ.keys() & {*_VARIABLES} and announces_tiles() and not described_tiles():
         os.environ[_VARIABLES[0]] = _WITHOUT_TILES
 

@@ -251,11 +251,17 @@ def convolution_backward_data(
 def sums_of_weights(
     source: TensorSpec, weights_grad: TensorSpec, output_grad: TensorSpec, cut: Cut
 ) -> int:
-    """Return of how many partial sums a weight's gradient is made; 1 if several take too long."""
-    nbytes, tasks = 4 * weights_grad.elements, cut.tasks
-    while tasks > _LEAST_SUMS and tasks * nbytes > _SUMS_BYTES:
+    """Return of how many partial sums a weight's gradient is made; 1 if several take too long.
+
+    The images of a batch are not divided; one image is, by rows.
+    """
+    images, nbytes, tasks = source.shape[0], 4 * weights_grad.elements, cut.tasks
+    most = (2 * output_grad.nbytes + 7 * source.nbytes) // 4
+    if images > 1:
+        tasks = min(tasks, images)
+    while tasks > _LEAST_SUMS and tasks * nbytes > min(most, _SUMS_BYTES):
         tasks //= 2
-    return 1 if 4 * tasks * nbytes > 2 * output_grad.nbytes + 7 * source.nbytes else tasks
+    return tasks if tasks * nbytes <= most else 1
 
 
 @cache
