@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import numpy as np
+from gpu_emulator.emulated import emulated
 
 from cupy.cuda.card import (
     CAPTURE_UNSUPPORTED,
@@ -16,6 +17,7 @@ from cupy.cuda.card import (
     INVALID_CONFIGURATION,
     CUDARuntimeError,
 )
+from mxrun.codegen.block_function import BlockFunction
 from mxrun.codegen.jit import NativeFunction
 from mxrun.codegen.map_loop import MapLoop
 
@@ -59,7 +61,7 @@ class Module:
 
 
 class Function:
-    """Kernel that runs the CPU's loop, task by task, on the card's memory."""
+    """Kernel that runs the CPU's loop, task by task, on the card's memory; blocks are emulated."""
 
     def __init__(self, module: Module, name: str) -> None:
         self.module, self._name = module, name
@@ -103,12 +105,17 @@ class Function:
             if is_illegal or not all(map(CARD.has, pointers)):
                 CARD.fail(ILLEGAL_ADDRESS)
                 return
-            loop = _LOOP(self._code.address)
             with CARD.working():
+                if isinstance(self._code, BlockFunction):
+                    emulated(kernel, False).run([*map(int, slots)], tasks)
+                    return
+                loop = _LOOP(self._code.address)
                 for task in range(tasks):
                     loop(slots.ctypes.data, task, tasks, task)
 
         stream.submit(run)
 
     def _is_listed(self, parts: tuple[str, ...]) -> bool:
-        return any(part in self._name for part in parts)
+        body = getattr(self._code, "body", None)
+        name = self._name if body is None else body.__qualname__
+        return any(part in name for part in parts)
