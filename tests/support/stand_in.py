@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
-FOLDER = str(Path(__file__).parent / "cupy_stand_in")
+SUPPORT = Path(__file__).parent
+FOLDER = str(SUPPORT / "cupy_stand_in")
 _OWN = ("cupy", "mxrun.device.cuda")
 
 
 def environment(**settings: Any) -> dict[str, str]:
     """Return the variables of a command that finds the stand-in; settings: see its `Settings`."""
-    path = os.pathsep.join(filter(None, (FOLDER, os.environ.get("PYTHONPATH"))))
+    # The stand-in runs block kernels by the emulator.
+    folders = FOLDER, str(SUPPORT), os.environ.get("PYTHONPATH")
+    path = os.pathsep.join(filter(None, folders))
     return {"PYTHONPATH": path, "CUPY_STAND_IN": json.dumps(settings)}
 
 

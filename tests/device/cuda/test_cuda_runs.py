@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -37,15 +36,10 @@ def test_training_gives_the_bits_of_the_cpu(tmp_path: Path) -> None:
     assert card["threads"] == 1
 
 
-def test_what_has_no_kernel_runs_on_the_host_with_a_note(tmp_path: Path) -> None:
+def test_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
     arguments = ("digits_lenet", "context=gpu", "train.epochs=2")
     done = succeeded(mxrun("train", *arguments, cwd=tmp_path, environment=stand_in.environment()))
-    said = re.search(
-        r"context: (\d+) of \d+ steps have no kernel for cards and run in NumPy on the host, with "
-        r"copies both ways: conv1",
-        done.stderr,
-    )
-    assert said is not None, done.stderr
+    assert "no kernel for cards" not in done.stderr
     summary = json.loads((tmp_path / "runs/digits_lenet/summary.json").read_text())
     assert summary["eval"]["accuracy"] > 0.3
     # The end of the highest block that a run writes, measured.

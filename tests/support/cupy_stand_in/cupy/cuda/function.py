@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import numpy as np
+from gpu_emulator.emulated import emulated
 
 from cupy.cuda.card import (
     CAPTURE_UNSUPPORTED,
@@ -16,6 +17,7 @@ from cupy.cuda.card import (
     CUDARuntimeError,
 )
 from mxrun.codegen.arguments import Arguments, Integer
+from mxrun.codegen.block_function import BlockFunction
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.intrinsics import call_address
 from mxrun.codegen.jit import NativeFunction, native
@@ -75,7 +77,7 @@ class Module:
 
 
 class Function:
-    """Kernel that runs the CPU's loop, task by task, on the card's memory."""
+    """Kernel that runs the CPU's loop, task by task, on the card's memory; blocks are emulated."""
 
     def __init__(self, module: Module, name: str) -> None:
         self.module, self._name = module, name
@@ -119,11 +121,16 @@ class Function:
             if is_illegal or not all(map(CARD.has, pointers)):
                 CARD.fail(ILLEGAL_ADDRESS)
                 return
-            call = Tasks(function=self._code.address, block=slots.ctypes.data, count=tasks)
             with CARD.working():
+                if isinstance(self._code, BlockFunction):
+                    emulated(kernel, False).run([*map(int, slots)], tasks)
+                    return
+                call = Tasks(function=self._code.address, block=slots.ctypes.data, count=tasks)
                 HostLoop(run_tasks, call)()
 
         stream.submit(run)
 
-    def _is_listed(self, names: tuple[str, ...]) -> bool:
-        return isinstance(self._code, NativeFunction) and self._code.body.__name__ in names
+    def _is_listed(self, parts: tuple[str, ...]) -> bool:
+        body = getattr(self._code, "body", None)
+        name = self._name if body is None else body.__qualname__
+        return any(part in name for part in parts)
