@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mxrun.base.locks import FIRST_TIME
 from mxrun.base.once import cached_property
 from mxrun.codegen import object_cache
 from mxrun.codegen.gpu_kernel import GpuKernel, cached_kernel
@@ -56,7 +57,8 @@ class MapLoop:
                 # Imported late because it loads LLVM's bindings.
                 from mxrun.codegen.scalar_llvm import compile_map
 
-                compiled = compile_map(f"map_{key}", self.graph, self.results, self.form)
+                with FIRST_TIME:
+                    compiled = compile_map(f"map_{key}", self.graph, self.results, self.form)
                 object_cache.store(key, compiled)
             _ADDRESSES[key] = object_cache.link(compiled)
         return _ADDRESSES[key]

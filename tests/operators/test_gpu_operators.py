@@ -53,6 +53,14 @@ def assert_agreement(row: Row) -> None:
                 assert got.tobytes() == want.tobytes(), name
 
 
+# Rows that a block computes together: of full vectors, and with a rest.
+WIDE = [
+    *(Row("softmax", {}, (3, columns)) for columns in (4096, 5003)),
+    Row("log_softmax", {}, (2, 4111)),
+    *(Row("LayerNorm", {}, (3, columns)) for columns in (4096, 5003)),
+]
+
+
 @pytest.fixture(autouse=True)
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmulatedDevice, "is_checked", True)
@@ -61,6 +69,12 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize("row", part(0, 300), ids=str)
 def test_a_sample_has_the_results_of_processors(row: Row) -> None:
+    assert_agreement(row)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("row", WIDE, ids=str)
+def test_wide_rows_have_the_bits_of_processors(row: Row) -> None:
     assert_agreement(row)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from mxrun.base.locks import FIRST_TIME
 from mxrun.codegen.gpu_kernel import GpuKernel
 from mxrun.codegen.kernel_entry import CODE, kernel_of
 from mxrun.codegen.llvm_target import OPTIMIZATION, optimized, target_machine
@@ -56,11 +57,13 @@ def compile_function(
     module = with_scalar_stores(module)
     for number, each in enumerate(maps):
         _add_map(module, map_symbol(number), each)
-    # An option of the process.
-    llvm.set_option("", f"-disable-lsr={str(is_compact).lower()}")
-    code = machine.emit_object(module)
-    llvm.set_option("", "-disable-lsr=false")
-    return CompiledObject(symbol, code)
+    # An option of the process: all code is emitted under one lock.
+    with FIRST_TIME:
+        llvm.set_option("", f"-disable-lsr={str(is_compact).lower()}")
+        try:
+            return CompiledObject(symbol, machine.emit_object(module))
+        finally:
+            llvm.set_option("", "-disable-lsr=false")
 
 
 def compile_kernel(
