@@ -13,7 +13,7 @@ import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer, Real
 from mxrun.codegen.intrinsics import worker
-from mxrun.codegen.jit import compact, inlined
+from mxrun.codegen.jit import compact, inlined, native
 from mxrun.codegen.loops import rows_of_task, vectors
 from mxrun.codegen.vectors import (
     LANES,
@@ -75,7 +75,7 @@ class RowNormalization(NormalizedRows):
     is_centered: Integer
 
 
-@compact
+@native
 def normalize_rows_loop(call: RowNormalization) -> None:
     """output = (data - mean) / deviation * gamma + beta; it may overwrite data."""
     columns, data = call.columns, call.data
