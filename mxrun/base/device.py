@@ -7,7 +7,7 @@ from enum import Enum
 
 # Calls of a library into which a product is cut at most, and the work that each must have: a call
 # takes half a microsecond, and each reads all weights.
-_CALLS = ((8, 2_500_000), (32, 25_000_000))
+_CALLS = ((8, 2_500_000), (32, 50_000_000))
 
 CPU, REFERENCE = "cpu", "reference"
 # Family of the kernels of NVIDIA's cards, and the kind by which configs select them.

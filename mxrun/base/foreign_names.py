@@ -122,7 +122,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-_NO_GPU = "mxrun has no GPU backend yet; the context cpu, the default, uses all cores"
+_CARDS = "`context: gpu` is an NVIDIA card; the context cpu, the default, uses all cores"
 # By folded word, choices of keys and parameters.
 _CHOICES: Mapping[str, str] = {
     **dict.fromkeys(("bf16", "mixed", "mixedbfloat16"), "bfloat16"),
@@ -143,7 +143,7 @@ _ACTIVATIONS: Mapping[str, str] = {
 _FILE = re.compile(r"[/\\]|\.\w+$")
 # By folded word, where a config has what is no key of its sections.
 _PLACES: Mapping[str, str] = {
-    **dict.fromkeys(("gpu", "gpus", "cuda", "ngpus", "numgpus"), _NO_GPU),
+    **dict.fromkeys(("gpu", "gpus", "cuda", "ngpus", "numgpus"), _CARDS),
     **dict.fromkeys(
         ("lr", "learningrate", "baselr"),
         "lr is a parameter of the optimizer: train.optimizer: {sgd: {lr: 0.1}}",
@@ -196,9 +196,7 @@ _HINTS: Mapping[str, Mapping[str, str]] = {
     },
     "metric": {
         "loss": "the loss is always measured: leave it out",
-        **_lacking(
-            "such metric", "meaniou", "iou", "dice", "averageprecision", "mape", "cohenkappa"
-        ),
+        **_lacking("such metric", "averageprecision", "mape", "cohenkappa"),
     },
     "transform": {
         **dict.fromkeys(
@@ -217,10 +215,10 @@ _HINTS: Mapping[str, Mapping[str, str]] = {
         **_lacking("such baseline", "tensorflow", "keras", "jax", "tvm"),
     },
     "device": dict.fromkeys(
-        ("gpu", "cuda", "mps", "metal", "rocm", "hip", "xpu", "tpu", "npu", "hpu"), _NO_GPU
+        ("cuda", "mps", "metal", "rocm", "hip", "xpu", "tpu", "npu", "hpu"), _CARDS
     ),
     "module": {
-        **dict.fromkeys(("gpu", "cuda", "numgpus", "gpumemoryinfo", "device"), _NO_GPU),
+        **dict.fromkeys(("gpu", "cuda", "numgpus", "gpumemoryinfo", "device"), _CARDS),
         **dict.fromkeys(
             ("mod", "module", "model", "feedforward", "bucketingmodule"),
             f"{_MODEL} with fit, evaluate and predict; symbols have simple_bind for own loops",

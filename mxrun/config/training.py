@@ -147,7 +147,8 @@ class StartFrom(Section):
         default=None,
         validate_default=True,
         description="A run's folder, one of its checkpoints, or the name of a run in the folder of "
-        "runs; a path is looked for in the config's folder first, then in the working folder.",
+        "runs; a path is looked for in the config's folder first, then in the working folder; "
+        "default: weights, a file.",
         examples=["runs/digits_lenet"],
     )
     checkpoint: WhichCheckpoint | None = Field(
@@ -266,7 +267,10 @@ class Train(Section):
         default=None,
         description="Warm start: another run, or a file of weights, whose parameters are the "
         "initial values; default: none.",
-        examples=[{"run": "runs/digits_lenet", "load": ["conv*"]}],
+        examples=[
+            {"run": "runs/digits_lenet", "load": ["conv*"]},
+            {"weights": "resnet50.safetensors", "names": "torchvision"},
+        ],
     )
     class_weights: ClassWeightsForm | None = Field(
         default=None,

@@ -116,7 +116,9 @@ def _products(
 class BlockWindowProduct(LinearImplementation):
     """Block kernels on channels-last data and plain weights."""
 
-    layout = CHANNELS_LAST
+    def gradient_layout(self, gradient: TensorSpec) -> Layout:
+        """Channels last, as the windows of the products are."""
+        return CHANNELS_LAST
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the product in the output's dtype, float32 or, for Convolution, bfloat16."""

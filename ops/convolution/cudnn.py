@@ -20,7 +20,7 @@ from mxrun.ops.cudnn import CudnnWindowProducts, cudnn_serves, layout_of
 _CLIP = scalar.compile(clip, parameters=("a_min", "a_max"))
 
 
-@implement("Convolution", "Deconvolution", backend="cudnn", devices=(CUDA,))
+@implement("Convolution", "Deconvolution", backend="cudnn", devices=(CUDA,), before="blocks")
 class CudnnWindowProduct(LibraryWindowProduct):
     """cuDNN's convolutions, in the layout for the dtype.
 

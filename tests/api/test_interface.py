@@ -63,7 +63,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("gpu", "mxrun has no GPU backend yet; the context cpu, the default, uses all cores"),
+        ("gpu", "`context: gpu` is an NVIDIA card; the context cpu, the default, uses all cores"),
         ("mod", "mxrun.load(CONFIG) gives a model with fit, evaluate and predict"),
         ("Module", "mxrun.load(CONFIG) gives a model with fit, evaluate and predict"),
         ("gluon", "layers are written in a config's network section"),

@@ -39,6 +39,8 @@ def test_the_summary_fits_the_console(width: int) -> None:
         "classes": counts,
         "facts": ["a sentence of many words that is longer than a narrow console " * 3],
         "warnings": [],
+        "left_out": [],
+        "doubts": ["a choice in as many words, and what changes it " * 4],
         "imbalanced": True,
         "file": "x.yaml",
         "choices": ["40 epochs"],

@@ -205,7 +205,7 @@ def test_a_value_in_one_config_is_compared_with_all_keys_of_another() -> None:
 def test_of_a_best_figure_only_the_name_is_shortened() -> None:
     described = {
         "state": "finished", "epochs": 12, "planned_epochs": 12, "last": {}, "parameters": 10,
-        "best": {"metric": "balanced_accuracy", "value": 0.9139, "epoch": 12},
+        "best": {"metric": "balanced_accuracy", "value": 0.9139, "epoch": 12, "checkpoint": 7},
         "arena_bytes": 10, "bytes": 10, "written": "2026-01-01T00:00",
     }  # fmt: skip
     for names, best in ((("one",), "balanced_accuracy"), (("one", "two", "three", "four"), "bal")):

@@ -33,7 +33,7 @@ def message_of(*arguments: str) -> str:
         ("train digits_lenet --epochs 5", ["KEY=VALUE, without --: did you mean 'train.epochs'?"]),
         ("train digits_lenet --threads 5", ["without --: did you mean 'threads'?"]),
         ("train digits_lenet --lr 5", ["without --: lr is a parameter of the optimizer"]),
-        ("train digits_lenet --gpu", ["mxrun has no GPU backend yet"]),
+        ("train digits_lenet --gpu", ["`context: gpu` is an NVIDIA card"]),
         ("train digits_lenet --resum", ["No such option: --resum (Possible options: --resume)"]),
         ("train digits_lenet --foo", ["Error: No such option: --foo"]),
         ("bench digits_lenet --against pytorch", ["mxrun calls it torch"]),

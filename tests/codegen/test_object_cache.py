@@ -285,7 +285,7 @@ def test_a_relative_cache_folder_is_not_used(tmp_path: Path) -> None:
 def test_every_file_that_makes_code_is_part_of_the_key() -> None:
     """The modules that the compiler imports from this package determine the code of a function."""
     script = (
-        "import sys, mxrun.codegen.jit, mxrun.codegen.sequential.compiler;"
+        "import sys, mxrun.codegen.block_function, mxrun.codegen.sequential.compiler;"
         "print(*(n[14:] for n in sys.modules if n.startswith('mxrun.codegen.')))"
     )
     # These name and find compiled code.

@@ -106,7 +106,11 @@ def test_rows_take_the_shape_of_the_network(tmp_path):
         ("a,b,c\n1,x,3\n", {"header": True}, (":2:2: byte 8: column 'b'", "'x'", "categories")),
         ("a,b,c\n1,,3\n", {"header": True}, (":2:2:", "column 'b'", "fill the gap in")),
         ("a,b,c\n1,2,\n", {"header": True}, (":2:3:", "column 'c'", "fill the gap in")),
-        ("1;2,5;3\n", {"delimiter": ";", "label": 0}, (":1:2:", "a point before decimals")),
+        (
+            "1;2,5;3\n",
+            {"delimiter": ";", "label": 0},
+            (":1:2:", "if a comma stands before decimals"),
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_row_column_and_byte(tmp_path, text, options, words):

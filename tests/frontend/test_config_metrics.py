@@ -120,7 +120,10 @@ def test_F9_the_diagnostic_says_which_metrics_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metrics", "form"),
     [
-        ("[f1]", "{f1: {average: macro}}, {fbeta: {average: macro}}, mcc, perplexity, {precision:"),
+        (
+            "[f1]",
+            "{f1: {average: macro}}, {fbeta: {average: macro}}, {iou: {average: macro}}, mcc, ",
+        ),
         ("[f1_macro]", "expected: one of accuracy, auc, balanced_accuracy, {binary_accuracy:"),
         ("[top_5]", "{recall: {average: macro}}, rmse, {top_k: {k: 3}}"),
         ("[{f1: macro}]", "name the parameter: {f1: {NAME: VALUE}}, as in {f1: {average: macro}}"),

@@ -52,7 +52,9 @@ def test_E6_a_device_that_is_not_there_is_refused_at_its_place(
     text = refused_at(tmp_path, command)
     assert "there is no device cpu:9999" in text
     cores = available_cores()
-    assert f"cpu ({cores} device{'s' * (cores > 1)}), reference (1 device)" in text
+    assert (
+        f"cpu ({cores} device{'s' * (cores > 1)}), gpu (no devices), reference (1 device)" in text
+    )
     written(tmp_path, "referense")
     assert "did you mean 'reference'?" in refused_at(tmp_path, command)
 
@@ -61,9 +63,11 @@ def test_E6_a_device_that_is_not_there_is_refused_at_its_place(
 def test_a_gpu_is_refused_with_what_there_is(tmp_path: Path, context: str) -> None:
     written(tmp_path, context)
     text = refused_at(tmp_path, "check")
-    assert (
-        "hint: mxrun has no GPU backend yet; the context cpu, the default, uses all cores" in text
-    )
+    if context.startswith("gpu"):
+        assert "there is no device gpu:0" in text
+        assert "hint: " in text
+    else:
+        assert "hint: `context: gpu` is an NVIDIA card; the context cpu, the default, uses" in text
     assert "did you mean" not in text
 
 

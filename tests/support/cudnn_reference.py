@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from cudnn import PlanLaunch
 from executors import open_cpu
+from gpu_emulator.device import EmulatedDevice
 from launches import aligned, handles_of
 
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
+from mxrun.codegen.block_function import BlockFunction
 from mxrun.device.cuda.cudnn.graph import (
     ConvolutionDirection,
     ConvolutionOperation,
@@ -31,7 +33,7 @@ from mxrun.device.cuda.cudnn.graph import (
 from mxrun.device.host_memory import HostMemory
 from mxrun.device.interface import ProgramStep
 from mxrun.operator.kernel import Kernel
-from mxrun.operator.launch import Handle
+from mxrun.operator.launch import Handle, LoopLaunch
 
 Array = npt.NDArray[Any]
 
@@ -53,6 +55,9 @@ def run(kernel: Kernel, values: Sequence[Array | None]) -> list[Array | None]:
         if isinstance(launch, PlanLaunch):
             places = {role: address(handle) for role, handle in launch.places.items()}
             compute(launch.plan.graph, places)
+        elif isinstance(launch, LoopLaunch) and isinstance(launch.function, BlockFunction):
+            card = EmulatedDevice(EmulatedDevice.describe(0, 1))
+            card.bind([ProgramStep("kernel", (launch,))]).run()
         else:
             open_cpu(1).bind([ProgramStep("kernel", (launch,))]).run()
     return [

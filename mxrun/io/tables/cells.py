@@ -40,7 +40,7 @@ class CellForm(Parameters):
         default=None,
         description="Sign between the thousands of a number, three digits each: `1,234.5`; "
         "default: there is none.",
-        examples=["."],
+        examples=[","],
     )
     percent: bool = Field(
         default=False, description="Whether numbers may end in %: 17% is 0.17.", examples=[True]

@@ -33,14 +33,25 @@ REFERENCES: dict[str, Reference] = {"all_finite": all_finite, "_all_finite": all
 
 
 def case(shape: tuple[int, ...], **values: Values) -> Row:
-    """Return a case; MXNet's operator has no gradient, and PyTorch has no such function."""
+    """Return a case; MXNet's operator has no gradient."""
     return Row(
-        "all_finite", {}, shape, values=values, any_rank=True, is_train=False, peers=("MXNet",)
+        "all_finite",
+        {},
+        shape,
+        values=values,
+        any_rank=True,
+        is_train=False,
+        peers=("MXNet",),
+        no_peer="PyTorch has no such function.",
     )
 
 
 NUMBERS = ((math.nan, 0), (math.inf, 34), (-math.inf, 17), (3e38, 4))
-PAIRS = ({}, {"arg1": with_number(math.nan, 2)}, {"arg0": with_number(math.inf, 19)})
+PAIRS = (
+    {},
+    *({"arg1": with_number(number, 2)} for number in (math.nan, 3e38)),
+    *({"arg0": with_number(number, 19)} for number in (math.inf, -math.inf)),
+)
 ROWS = [
     *map(case, ((5,), (2, 3, 4), (70, 33))),
     *(case((7, 5), data=with_number(*each)) for each in NUMBERS),
