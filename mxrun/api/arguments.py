@@ -136,7 +136,7 @@ def _rows_of(
     for number, row in enumerate(rows):
         others = [str(key) for key in row if key not in names]
         lacking = [str(name) for name in names if name not in row]
-        hint = next(filter(None, (nearest(name, others) for name in lacking)), "")
+        hint = next(filter(None, (nearest(key, lacking) for key in others)), "")
         if hint or len(lacking) == len(names):
             expected = f"the columns {listed([*map(str, names)])}"
             problem = f"row {number} lacks {listed(lacking)}"
@@ -175,7 +175,7 @@ def _array(values: Any, what: str) -> npt.NDArray[Any]:
 
 def _channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return arrays [..., height, width, channels] as [..., channels, height, width]."""
-    if array.dtype == object and isinstance(array.flat[0], np.ndarray):
+    if array.dtype == object and all(isinstance(each, np.ndarray) for each in array.flat):
         moved = np.empty_like(array)
         moved[:] = [*map(_channels_first, array)]
         return moved

@@ -19,6 +19,8 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
 METADATA = "__metadata__"
+# As many as tensors may have here; NumPy has no more than 64.
+_MOST_AXES = 32
 _TYPES = {
     "float64": "F64",
     "float32": "F32",
@@ -94,6 +96,9 @@ def parse_arrays(content: bytes) -> dict[str, Array]:
             expected = f"one of {', '.join(_TYPES)}"
             problem = f"unsupported dtype of {name!r}"[:200]
             raise UnreadableArrays(problem, expected, part["dtype"])
+        if len(part["shape"]) > _MOST_AXES:
+            problem = f"too many axes of {name!r}"[:200]
+            raise UnreadableArrays(problem, f"{_MOST_AXES} at most", str(len(part["shape"])))
         values = np.frombuffer(part["data"], names[part["dtype"]])
         arrays[name] = values.reshape(part["shape"])
     return arrays

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import random
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,8 @@ from refusals import only_problem
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
-from mxrun.io.tables.encoding import TableEncoding
+from mxrun.io.tables.cells import CellForm
+from mxrun.io.tables.encoding import EncodedNumber, TableEncoding
 from mxrun.io.tables.features import FeatureColumn, FeatureTable, word_column
 from mxrun.io.tables.forms import CategoryForm, NumberForm
 from mxrun.io.tables.learn import learn_encoding
@@ -296,3 +299,45 @@ def test_any_reader_can_make_a_table():
     assert tally.columns["kind"].words == ["a"]
     # As a checkpoint's manifest holds it.
     assert TableEncoding.model_validate_json(encoding.model_dump_json()) == encoding
+
+
+def read_as_number(*values: object) -> float:
+    """Return the first number of a column whose texts have commas before decimals."""
+    amount = EncodedNumber(
+        name="amount",
+        number=0,
+        kind="number",
+        fill=None,
+        indicator=False,
+        log=False,
+        center=0.0,
+        spread=1.0,
+    )
+    encoding = TableEncoding(columns=(amount,), cells=CellForm(decimal=",", thousands="."))
+    kind = object if len(values) == 1 else np.float64
+    rows, _ = encoding.encode_array(np.array([values], kind).T, "rows")
+    return float(rows[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (1.234, 1.234),
+        (np.float32(2.5), 2.5),
+        (np.int64(19000), 19000),
+        (Decimal("1234.5"), 1234.5),
+        ("1.234,5", 1234.5),
+        ("1.234", 1234),
+    ],
+)
+def test_numbers_are_not_read_as_their_texts(value: object, number: float) -> None:
+    """Only a text has the form of the table's cells."""
+    assert read_as_number(value) == pytest.approx(number)
+
+
+@pytest.mark.parametrize("value", [math.inf, np.float64(-math.inf), Decimal("Infinity"), 10**400])
+def test_numbers_without_end_are_refused(value: object) -> None:
+    with pytest.raises(UserError, match="record 0: "):
+        read_as_number(value)
+    with pytest.raises(UserError, match="record 1: amount: not a finite number"):
+        read_as_number(1.0, math.inf)

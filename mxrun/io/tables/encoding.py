@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -379,6 +380,10 @@ def _of_array(
     about = (column.name, column.number, column.form)
     if values.dtype.kind in "fiub" and not isinstance(column, EncodedText):
         numbers = values.astype(np.float64)
+        endless = np.flatnonzero(np.isinf(numbers))
+        if len(endless):
+            problem = f"{where}: record {endless[0]}: {column}: not a finite number"
+            raise UserError(Diagnostic(problem, None, "a number", str(numbers[endless[0]])))
         if isinstance(column, EncodedCategory):
             return categories_of_numbers(*about, numbers)
         return FeatureColumn(*about, numbers)
@@ -388,7 +393,7 @@ def _of_array(
     if not isinstance(column, EncodedNumber):
         return word_column(*about, [None if each is None else str(each) for each in every])
     numbers = np.array([_number(each, column, cells) for each in every])
-    for at in np.flatnonzero(np.isnan(numbers)).tolist():
+    for at in np.flatnonzero(~np.isfinite(numbers)).tolist():
         if every[at] is not None:
             problem = f"{where}: record {at}: {column}: not a {column.kind}"
             expected = column.format or {"date": "a date as 2024-05-31"}.get(
@@ -402,8 +407,12 @@ def _number(value: object, column: EncodedNumber, cells: CellForm) -> float:
     """Return the number of a value; NaN if it has none. Numbers for dates are days since 1970."""
     if value is None:
         return math.nan
-    if isinstance(value, (int, float)):
-        return float(value)
+    # What is a number already has no form of a text: the point of 1.234 stands before decimals.
+    if isinstance(value, (int, float, Decimal, np.number)):
+        try:
+            return float(value)
+        except (OverflowError, TypeError, ValueError):
+            return math.inf
     if column.kind == "date":
         return day_number(str(value), column.format if isinstance(value, str) else None)
     return cells.number(str(value).encode())
