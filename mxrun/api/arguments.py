@@ -151,7 +151,10 @@ def _named(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     for name in arrays:
         if not isinstance(name, str):
             raise UserError(Diagnostic("an input's name is text", None, "text", repr(name)))
-    return {name: _array(array, f"array {name!r}") for name, array in arrays.items()}
+    return {
+        name: _array(array, f"array {name!r}" if name else "the records")
+        for name, array in arrays.items()
+    }
 
 
 def _array(values: Any, what: str) -> npt.NDArray[Any]:

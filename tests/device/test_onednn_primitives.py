@@ -468,7 +468,7 @@ def test_parts_of_the_rows_of_one_image_give_the_whole(
 
 
 @pytest.mark.parametrize(
-    ("mflops", "tasks"), [(0.9, 1), (1, 2), (9, 2), (10, 4), (399, 8), (400, 16), (1e6, 32)]
+    ("mflops", "tasks"), [(0.9, 1), (1, 2), (9, 2), (10, 4), (799, 8), (800, 16), (1e6, 32)]
 )
 def test_large_products_are_cut_into_calls_for_many_cores(mflops: float, tasks: int) -> None:
     device = DeviceDescription(CPU, threads=3)
