@@ -54,7 +54,7 @@ class LibraryProduct(ABC):
 
 
 class MatrixLibrary(ABC):
-    """What implementations need of a library that multiplies matrices."""
+    """Library that multiplies matrices, as implementations need it."""
 
     @abstractmethod
     def serves(self, device: DeviceDescription, *specs: TensorSpec) -> bool:

@@ -27,8 +27,7 @@ class BlockFunction(NativeFunction):
         """Compile the function to the kernel `symbol`, of which a block is a task."""
         from mxrun.codegen.sequential.compiler import compile_block_kernel
 
-        known = self.body, self.arguments, dict(self.constants)
-        return compile_block_kernel(symbol, *known, self.threads)
+        return compile_block_kernel(symbol, self.source, self.threads)
 
 
 def block_of(threads: int) -> Callable[[Callable[[Any], None]], BlockFunction]:

@@ -41,6 +41,7 @@ from mxrun.codegen.arguments import FLOATS, Arguments
 from mxrun.codegen.code_identity import InlinedBody, identity_of
 from mxrun.codegen.compilation import compilation
 from mxrun.codegen.declaration import only_native
+from mxrun.codegen.function_source import FunctionSource
 from mxrun.codegen.gpu_kernel import GpuKernel, cached_kernel
 from mxrun.codegen.map_loop import MapLoop
 from mxrun.codegen.object_cache import CompiledObject
@@ -152,15 +153,16 @@ class NativeFunction:
         return None if identity is None else f"{name}\n{options}\n{identity}"
 
     @property
-    def _source(self) -> tuple[Any, ...]:
-        """What the compiler of a target needs."""
-        return self.body, self.arguments, dict(self.constants), self.is_compact, self.maps
+    def source(self) -> FunctionSource:
+        """Body and options, from which the compiler of a target makes code."""
+        constants = dict(self.constants)
+        return FunctionSource(self.body, self.arguments, constants, self.is_compact, self.maps)
 
     def compile_kernel(self, symbol: str) -> GpuKernel:
         """Compile the function to the kernel `symbol` of graphics cards."""
         from mxrun.codegen.sequential.compiler import compile_kernel
 
-        return compile_kernel(symbol, *self._source)
+        return compile_kernel(symbol, self.source)
 
     def _compile(self) -> CompiledObject:
         # The compiler is imported only when it is needed: its import takes some 50 ms.
@@ -171,7 +173,7 @@ class NativeFunction:
         name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
         symbol = f"{name}_{self.key or id(self)}"
         with compilation():
-            return compile_function(symbol, *self._source)
+            return compile_function(symbol, self.source)
 
 
 @cache

@@ -27,8 +27,8 @@ _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
 _TRANSLATION = (
-    *("arguments", "block_function", "blocks", "declaration", "intrinsics", "jit", "vectors"),
-    *("products", "philox"),
+    *("arguments", "block_function", "blocks", "declaration", "function_source", "intrinsics"),
+    *("jit", "vectors", "products", "philox"),
     *("gpu_kernel", "kernel_entry", "llvm_bfloat16", "llvm_block", "llvm_target", "map_body"),
     *("map_loop", "map_ptx", "processor", "target"),
     *("scalar_circular", "scalar_double", "scalar_error_function", "scalar_exponential"),

@@ -1,4 +1,4 @@
-"""What code is generated for: this machine's processor, or a graphics card.
+"""Targets of generated code: this machine's processor, or a graphics card.
 
 A card executes NVPTX, the instructions of NVIDIA's virtual machine, which its driver compiles. One
 text for the oldest card serves all later ones.

@@ -337,6 +337,12 @@ def _timm() -> Iterator[WeightTable]:
 
 
 def _keras() -> Iterator[WeightTable]:
+    yield from _keras_resnets()
+    yield from _keras_mobilenets()
+    yield from _keras_other()
+
+
+def _keras_resnets() -> Iterator[WeightTable]:
     parts = _renamed(_BOTTLENECK, "1_conv", "1_bn", "2_conv", "2_bn", "3_conv", "3_bn")
     yield WeightTable(
         KERAS,
@@ -362,6 +368,9 @@ def _keras() -> Iterator[WeightTable]:
             ),
         ),
     )
+
+
+def _keras_mobilenets() -> Iterator[WeightTable]:
     kinds = {"": "conv", "_bn": "bn"}
     yield WeightTable(
         KERAS,
@@ -391,6 +400,9 @@ def _keras() -> Iterator[WeightTable]:
         epsilon=1e-3,
         caveat=_PADS_ONE_SIDE,
     )
+
+
+def _keras_other() -> Iterator[WeightTable]:
     yield WeightTable(
         KERAS,
         "vgg16_imagenet",

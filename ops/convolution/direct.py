@@ -69,6 +69,13 @@ def axis(call: Direct, number: int) -> Any:
 
 
 @inlined
+def position_of(number: int, depth: int, height: int, width: int) -> Any:
+    """Return the image, plane, row and column of a position, by their numbers."""
+    row, plane = number // width, number // width // height
+    return plane // depth, plane % depth, row % height, number % width
+
+
+@inlined
 def begun(call: Direct, channel: int) -> Any:
     """Return what a channel of the result begins with."""
     total = np.float32(0)
@@ -94,9 +101,7 @@ def windows_block(call: Direct) -> None:
         element = task * THREADS + t
         if element < positions * call.outputs:
             o, position = element % call.outputs, element // call.outputs
-            x, row = position % w.windows, position // w.windows
-            y, plane = row % h.windows, row // h.windows
-            z, n = plane % d.windows, plane // d.windows
+            n, z, y, x = position_of(position, d.windows, h.windows, w.windows)
             total = begun(call, o)
             for k in range(size):
                 iz = z * d.stride - d.pad + k // (h.kernel * w.kernel) * d.dilate
@@ -131,9 +136,7 @@ def images_block(call: Direct) -> None:
         element = task * THREADS + t
         if element < places * call.channels:
             c, place = element % call.channels, element // call.channels
-            ix, row = place % w.image, place // w.image
-            iy, plane = row % h.image, row // h.image
-            iz, n = plane % d.image, plane // d.image
+            n, iz, iy, ix = position_of(place, d.image, h.image, w.image)
             total, group = begun(call, c), c // channels
             for k in range(size):
                 z = window_of(iz, k // (h.kernel * w.kernel), d)

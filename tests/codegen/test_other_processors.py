@@ -42,5 +42,5 @@ def test_loops_compile_for_another_processor(monkeypatch: pytest.MonkeyPatch) ->
     loops = host_loops()
     assert len(loops) > 15
     for loop in loops:
-        compiled = compiler.compile_function("loop", loop.body, loop.arguments, {}, loop.is_compact)
+        compiled = compiler.compile_function("loop", loop.source)
         assert int.from_bytes(compiled.code[18:20], "little") == AARCH64, loop.body.__name__

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mxrun.base.device import CPU, Cut, DeviceDescription
+from mxrun.base.device import Cut
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
 from mxrun.device.cpu.onednn import library, operations
@@ -465,14 +465,6 @@ def test_parts_of_the_rows_of_one_image_give_the_whole(
     again = operations.convolution_forward(x, w, y, window, Cut(4, 1), bias=True)
     (alone,) = compute(again, [Argument.OUTPUT], **given)
     np.testing.assert_array_equal(alone, found[1])
-
-
-@pytest.mark.parametrize(
-    ("mflops", "tasks"), [(0.9, 1), (1, 2), (9, 2), (10, 4), (799, 8), (800, 16), (1e6, 32)]
-)
-def test_large_products_are_cut_into_calls_for_many_cores(mflops: float, tasks: int) -> None:
-    device = DeviceDescription(CPU, threads=3)
-    assert device.cut_for_flops(int(mflops * 1e6)) == Cut(tasks, min(tasks, 3))
 
 
 @pytest.mark.parametrize(("images", "parts"), [(64, 32), (32, 16), (6, 3), (2, 2)])

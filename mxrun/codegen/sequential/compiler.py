@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from mxrun.base.locks import FIRST_TIME
+from mxrun.codegen.function_source import FunctionSource
 from mxrun.codegen.gpu_kernel import GpuKernel
 from mxrun.codegen.kernel_entry import CODE, kernel_of
 from mxrun.codegen.llvm_target import OPTIMIZATION, optimized, target_machine
@@ -34,80 +35,52 @@ _CARD_INTRINSICS = {**INTRINSICS, **REFUSED}
 _DECLARED = {each.__name__: each for each in INTRINSICS}
 
 
-def compile_function(
-    symbol: str,
-    body: Callable[..., Any],
-    arguments: Mapping[str, str],
-    constants: Mapping[str, int],
-    is_compact: bool,
-    maps: Sequence[MapLoop] = (),
-) -> CompiledObject:
-    """Compile a body to the function `symbol`, of the form of `jit.NativeCode`.
-
-    symbol: unique in a process. arguments: kinds of the arguments by name. constants: values of
-    integers among them that are known. is_compact: see `jit.compact`. maps: those that `run_map`
-    runs. The functions that the body inlines have its global names; names that are
-    missing there have their values in these functions' own files. Raises Untyped for code outside
-    of the language.
+def compile_function(symbol: str, source: FunctionSource) -> CompiledObject:
+    """Compile a function to the symbol, which is unique in a process and has the form of
+    `jit.NativeCode`. Raises Untyped for code outside of the language.
     """
-    code = _lowered(symbol, body, arguments, constants, len(maps), INTRINSICS, Statements)
+    code = _lowered(symbol, source, INTRINSICS, Statements)
     # Maps compute with the widest registers, see `scalar_llvm`.
-    machine = target_machine(OPTIMIZATION, *(("-prefer-256-bit",) if maps else ()))
-    module = optimized(code, machine, is_compact)
+    machine = target_machine(OPTIMIZATION, *(("-prefer-256-bit",) if source.maps else ()))
+    module = optimized(code, machine, source.is_compact)
     module = with_scalar_stores(module)
-    for number, each in enumerate(maps):
+    for number, each in enumerate(source.maps):
         _add_map(module, map_symbol(number), each)
     # An option of the process: all code is emitted under one lock.
     with FIRST_TIME:
-        llvm.set_option("", f"-disable-lsr={str(is_compact).lower()}")
+        llvm.set_option("", f"-disable-lsr={str(source.is_compact).lower()}")
         try:
             return CompiledObject(symbol, machine.emit_object(module))
         finally:
             llvm.set_option("", "-disable-lsr=false")
 
 
-def compile_kernel(
-    symbol: str,
-    body: Callable[..., Any],
-    arguments: Mapping[str, str],
-    constants: Mapping[str, int],
-    is_compact: bool,
-    maps: Sequence[MapLoop] = (),
-) -> GpuKernel:
-    """Compile a body to the kernel `symbol` of graphics cards, see `compile_function`."""
-    known = constants, len(maps), _CARD_INTRINSICS, HalfWarpStatements
-    module = _lowered(CODE, body, arguments, *known)
-    for number, each in enumerate(maps):
+def compile_kernel(symbol: str, source: FunctionSource) -> GpuKernel:
+    """Compile a function to the kernel `symbol` of graphics cards, see `compile_function`."""
+    module = _lowered(CODE, source, _CARD_INTRINSICS, HalfWarpStatements)
+    for number, each in enumerate(source.maps):
         add_thread_map(module, map_symbol(number), each.graph, each.results, each.form)
-    return kernel_of(symbol, module, tuple(arguments.values()), 1, is_compact)
+    return kernel_of(symbol, module, tuple(source.arguments.values()), 1, source.is_compact)
 
 
-def compile_block_kernel(
-    symbol: str,
-    body: Callable[..., Any],
-    arguments: Mapping[str, str],
-    constants: Mapping[str, int],
-    threads: int,
-) -> GpuKernel:
-    """Compile a body to a kernel of which a block of so many threads is a task, see `blocks`."""
-    module = _lowered(CODE, body, arguments, constants, 0, BLOCKS, statements_of(threads))
-    return kernel_of(symbol, module, tuple(arguments.values()), 1, False, threads)
+def compile_block_kernel(symbol: str, source: FunctionSource, threads: int) -> GpuKernel:
+    """Compile a function to a kernel of which a block of threads is a task, see `blocks`."""
+    module = _lowered(CODE, source, BLOCKS, statements_of(threads))
+    return kernel_of(symbol, module, tuple(source.arguments.values()), 1, False, threads)
 
 
 def _lowered(
     symbol: str,
-    body: Callable[..., Any],
-    arguments: Mapping[str, str],
-    constants: Mapping[str, int],
-    maps: int,
+    source: FunctionSource,
     intrinsics: Mapping[Any, Intrinsic],
     statements: type[Statements],
 ) -> Any:
-    """Return llvmlite's module of a body, see `compile_function` and `lowering.lowered`."""
+    """Return llvmlite's module of a function, see `lowering.lowered`."""
     # Inlined functions of other files use intrinsics that the body's file need not import.
-    names = {**_DECLARED, **body.__globals__}
-    kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
-    return lowered(symbol, body, names, intrinsics, Call(kinds, constants, maps), statements)
+    names = {**_DECLARED, **source.body.__globals__}
+    kinds = {name: ARGUMENTS[kind] for name, kind in source.arguments.items()}
+    call = Call(kinds, source.constants, len(source.maps))
+    return lowered(symbol, source.body, names, intrinsics, call, statements)
 
 
 def _add_map(module: Any, symbol: str, loop: MapLoop) -> None:

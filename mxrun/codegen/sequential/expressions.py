@@ -69,7 +69,7 @@ class Scope:
 
 @dataclass
 class KnownSoFar:
-    """What earlier attempts to generate a function's code have found out.
+    """Findings of earlier attempts to generate a function's code.
 
     kinds: types of variables by scope and name. in_order: numbers of the `each` loops whose
     iterations a card's threads run together, see `half_warp_statements`.

@@ -31,7 +31,7 @@ Note = Callable[[str], None]
 
 
 class CudaCall(Protocol):
-    """What a program does at once: it starts work on the queue's stream, and may wait for it."""
+    """Part of a program that starts work on the queue's stream, and may wait for it."""
 
     def start(self, queue: Queue) -> None:
         """Start the work."""
