@@ -46,9 +46,10 @@ def _read(path: Path, shown: str) -> bytes:
     try:
         if not path.is_file():
             problem = "is a folder" if path.is_dir() else "there is no such file"
-            raise UserError(
-                Diagnostic(problem, place, "a YAML file", hint="check the path of the config")
-            )
+            # The folder of a run.
+            is_run = (path / "config.yaml").is_file()
+            hint = f"write {shown}/config.yaml" if is_run else "check the path of the config"
+            raise UserError(Diagnostic(problem, place, "a YAML file", hint=hint))
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
