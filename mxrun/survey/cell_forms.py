@@ -156,44 +156,46 @@ class _CellSurvey:
             return self._first, ()
         usual = self._form.cells.decimal, self._form.cells.thousands
         pair = self._most_frequent(usual)
-        outline, chosen = self._under(pair, {})
-        hurt = [*self._hurt(outline)]
-        others = {number: change.cells for number, change in chosen.items() if change.pair != pair}
+        outline, chosen = self._under(pair, ())
+        own = {number for number, change in chosen.items() if change.pair != pair}
+        own |= set(self._hurt(outline, usual))
         if self._is_no_gap():
             # A sign such as - stands for a value in another column.
-            others |= {n: each.cells for n, each in chosen.items() if each.cells.missing}
-        others |= dict.fromkeys((each.number for each in hurt), self._form.cells)
-        others = {n: cells for n, cells in others.items() if n not in self._labels}
-        if others:
-            outline, chosen = self._under(pair, others)
+            own |= {number for number, change in chosen.items() if change.cells.missing}
+        own -= set(self._labels)
+        if own:
+            outline, chosen = self._under(pair, own)
         if _numbers(outline) <= _numbers(self._first):
             return self._first, ()
-        return outline, tuple(self._said(outline, chosen, others, hurt))
+        return outline, tuple(self._said(outline, chosen, own))
 
     def _most_frequent(self, usual: Pair) -> Pair:
-        """Return the signs of most columns of words; of several, those that change least."""
+        """Return the signs of most columns that need others than the usual ones.
+
+        Of several, those that change least.
+        """
         for number in self._labels:
             changes = self._possible.get(number)
             return changes[0].pair if changes else usual
         pairs = [dict.fromkeys(each.pair for each in some) for some in self._possible.values()]
-        votes = Counter(pair for some in pairs for pair in some)
+        votes = Counter(pair for some in pairs if usual not in some for pair in some)
         changed = {pair: sum(a != b for a, b in zip(pair, usual, strict=True)) for pair in votes}
-        return max(votes, key=lambda pair: (votes[pair], -changed[pair]))
+        return max(votes, key=lambda pair: (votes[pair], -changed[pair]), default=usual)
 
     def _under(
-        self, pair: Pair, others: Mapping[int, CellForm]
+        self, pair: Pair, own: Collection[int]
     ) -> tuple[TableOutline, dict[int, _CellChange]]:
         """Return the outline with these signs, and the change of each column.
 
-        others: the forms of columns that have one of their own.
+        own: numbers of the columns that have a form of their own.
         """
         chosen = {
-            number: next((each for each in changes if each.pair == pair), changes[0])
+            number: next(
+                (each for each in changes if each.pair == pair and number not in own), changes[0]
+            )
             for number, changes in self._possible.items()
         }
-        of_table = [
-            each.cells for n, each in chosen.items() if n not in others and each.pair == pair
-        ]
+        of_table = [each.cells for n, each in chosen.items() if n not in own and each.pair == pair]
         cells = CellForm(
             decimal=pair[0],
             thousands=pair[1],
@@ -203,21 +205,27 @@ class _CellSurvey:
         )
         if not of_table:
             cells = self._form.cells
-        keys = {number: self._first.key(self._first.columns[number]) for number in others}
-        columns = {keys[number]: ColumnForm(cells=own) for number, own in others.items()}
+        columns = {
+            self._first.key(self._first.columns[number]): ColumnForm(
+                cells=chosen[number].cells if number in chosen else self._form.cells
+            )
+            for number in own
+        }
         return outline_table(self._paths, replace(self._form, cells=cells, columns=columns)), chosen
 
-    def _hurt(self, outline: TableOutline) -> Iterator[TableColumn]:
+    def _hurt(self, outline: TableOutline, usual: Pair) -> Iterator[int]:
         """Yield the columns of numbers that a form makes words of, or a thousand times larger.
 
-        Where all numbers have a point before three digits, these are rather decimals.
+        Where all numbers have a point before three digits, these are rather decimals. usual: the
+        signs of numbers without the form.
         """
         for before, now in zip(self._first.columns, outline.columns, strict=True):
-            if before.words or before.number in self._possible:
+            changes = self._possible.get(before.number, ())
+            if before.words and usual not in [each.pair for each in changes]:
                 continue
             is_point = np.array_equal(now.numbers, np.round(1000 * before.numbers), equal_nan=True)
             if now.words or (is_point and np.nanmax(np.abs(before.numbers), initial=0) > 0):
-                yield before
+                yield before.number
 
     def _is_no_gap(self) -> bool:
         """Return whether a word that means a missing value elsewhere is a value in some column."""
@@ -241,8 +249,7 @@ class _CellSurvey:
         self,
         outline: TableOutline,
         chosen: Mapping[int, _CellChange],
-        others: Mapping[int, CellForm],
-        hurt: Sequence[TableColumn],
+        own: Collection[int],
     ) -> Iterator[str]:
         """Yield what was decided, a sentence for each column; of those written alike, for one."""
         lines: dict[str, list[str]] = {}
@@ -252,14 +259,14 @@ class _CellSurvey:
             kind, found = "", list[str]()
             if change is not None and not now.words:
                 needed = self._needed(change)
-                found = [*change.describe(needed, key if now.number in others else "")]
+                found = [*change.describe(needed, key if now.number in own else "")]
                 kind = str(needed)
-            elif before in hurt:
+            elif now.number in own:
                 point = _named({"decimal": "."}, key)
                 found = [f"{now} has a point before its decimals, unlike others ({point})"]
             elif not before.words and not now.words and outline.form.cells.thousands == ".":
                 found = [*_grouped(before, now, key)]
-            is_plain = kind and now.number not in others and not any("; " in each for each in found)
+            is_plain = kind and now.number not in own and not any("; " in each for each in found)
             kind = kind if is_plain else key
             if kind in lines:
                 alike.setdefault(kind, []).append(str(now))
@@ -294,20 +301,18 @@ def _changes(column: TableColumn, cells: CellForm) -> Iterator[_CellChange]:
     base = _given(cells)
     if gaps:
         base["missing"] = tuple(dict.fromkeys([*cells.missing, *gaps]))
-    if not words:
-        yield _CellChange(CellForm(**base), column, gaps[0])
-        return
     base |= _units(words, cells)
     for decimal in _DECIMALS:
         for thousands in _SIGNS:
             if decimal == thousands:
                 continue
-            if decimal == "," and thousands is None and all(map(_GROUPED.fullmatch, words)):
+            are_groups = bool(words) and all(map(_GROUPED.fullmatch, words))
+            if decimal == "," and thousands is None and are_groups:
                 # 1,234 is rather a thousand than one, unless other columns say otherwise.
                 continue
             changed = CellForm(**base | {"decimal": decimal, "thousands": thousands})
             if not any(math.isnan(changed.number(text.encode())) for text in every):
-                yield _CellChange(changed, column, words[0])
+                yield _CellChange(changed, column, [*words, *gaps][0])
 
 
 def _given(cells: CellForm) -> dict[str, Any]:

@@ -282,7 +282,7 @@ def test_the_label_has_the_form_of_the_table():
 
 
 def test_numbers_without_a_sign_among_percentages_are_said():
-    result = surveyed(table("x;y;kind", ["75%", "12%", "80"], [1, 2], ["p", "q"], delimiter=";"))
+    result = surveyed(table("x;b;kind", ["75%", "12%", "80"], [1, 2], ["p", "q"], delimiter=";"))
     (said,) = result.survey.doubts
     assert "(percent: true); 20 of its numbers have no % and stay, such as 80" in said
 
@@ -297,7 +297,7 @@ def test_a_sign_may_be_a_gap_in_one_column_and_a_class_in_another():
 
 
 def test_numbers_that_begin_with_0_have_no_signs_of_thousands():
-    result = surveyed(table("x;y;kind", ["0.125", "12,5"], [1, 2], ["p", "q"], delimiter=";"))
+    result = surveyed(table("x;b;kind", ["0.125", "12,5"], [1, 2], ["p", "q"], delimiter=";"))
     assert "x: category" in config(result)
     assert any("has a comma" in each or "'x'" in each for each in result.survey.doubts)
 
