@@ -31,7 +31,7 @@ ADDRESSES = {Role.FIRST: 4096, Role.SECOND: 8192, Role.OUTPUT: 12288}
 
 
 def card(name: str = "h100") -> str:
-    return recorded_card(name)
+    return recorded_card(name).properties
 
 
 def convolution(dtype: str, batch: int = 16, channels: int = 32) -> OperationGraph:
