@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cuda import library
 from mxrun.device.cuda.card import Card
 from mxrun.device.cuda.cudnn import library as cudnn
-from mxrun.device.cuda.cudnn.plan import properties_of_card
+from mxrun.device.cuda.cudnn.plan import adopting, properties_of_card
 from mxrun.device.cuda.memory import CudaMemory, PinnedMemory, PinnedMirror, address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.peaks import peaks_of
@@ -84,6 +85,11 @@ class CudaDevice(Device):
     def unusable(cls, index: int) -> str:
         """Return why a card is too old for the kernels; empty if it is not."""
         return card(index).too_old()
+
+    @classmethod
+    def adopting(cls, plans: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Return a context in which cuDNN's plans are those of `plans`, as far as it has them."""
+        return adopting(plans)
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
