@@ -79,6 +79,11 @@ class PlanRecord(Parameters):
     others: dict[str, dict[str, str]] = Field(
         default={}, description="The implementations of other phases' steps, by phase and name."
     )
+    kernel_plans: dict[str, str] = Field(
+        default={},
+        description="Plans that the kernel library made, by the digest of what they are for; a "
+        "resumed run uses them again.",
+    )
 
 
 class StartedFrom(Parameters):
