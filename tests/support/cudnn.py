@@ -24,6 +24,7 @@ from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.config.bundled import find_config
+from mxrun.device.cuda.card import ALIGNMENT
 from mxrun.device.cuda.cudnn import library
 from mxrun.device.cuda.cudnn.launch import PlanLaunch, variant_pack
 from mxrun.device.cuda.recorded_cards import recorded_card
@@ -78,6 +79,7 @@ def card_description(name: str) -> DeviceDescription:
         numpy_bodies=NumpyBodies.FLOAT32,
         library=library.version(),
         card=recorded_card(name),
+        alignment=ALIGNMENT,
     )
 
 

@@ -105,8 +105,14 @@ class PlanCall:
 
     @classmethod
     def of(cls, launch: PlanLaunch, iterations: tuple[int, ...]) -> PlanCall:
-        """Return the run in the given iterations of the enclosing loops."""
+        """Return the run in the given iterations of the enclosing loops.
+
+        Raises InternalError for a tensor that is less aligned than the plan takes it to be.
+        """
         places = {role: address_of(each, iterations) for role, each in launch.places.items()}
+        for role, each in launch.plan.graph.tensors.items():
+            if not each.is_virtual and places[role] % each.alignment:
+                raise InternalError(f"{launch.plan.engine} needs {each} at another address")
         scratch = launch.scratch
         return cls(launch.plan, places, 0 if scratch is None else address_of(scratch, iterations))
 
