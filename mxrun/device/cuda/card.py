@@ -94,4 +94,5 @@ class Card:
             card=self.properties,
             task_sizes=TaskSizes(_ELEMENTS, _FLOPS, most=threads),
             alignment=ALIGNMENT,
+            is_host=False,
         )
