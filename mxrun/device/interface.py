@@ -366,7 +366,17 @@ class Mirror:
     """Host array with a tensor's values: the tensor's own memory, which needs no copies."""
 
     def __init__(self, array: Array) -> None:
-        self.array = array
+        self._array = array
+
+    @property
+    def array(self) -> Array:
+        """The array, which may be changed; waits as `wait` does."""
+        self.wait()
+        return self._array
+
+    def wait(self) -> None:
+        """Wait until `store` has read the array, so that it may be changed."""
+        return
 
     def load(self) -> None:
         """Copy the tensor to the array."""

@@ -76,10 +76,12 @@ class Views(Protocol):
 class PythonLaunch:
     """Run of a NumPy or user-written body.
 
-    prepare: given a function that views tensors as arrays, returns the function to run.
+    prepare: given a function that views tensors as arrays, returns the function to run. only_read:
+    handles of tensors that the body does not write.
     """
 
     prepare: Callable[[Views], Callable[[], None]]
+    only_read: tuple[Handle, ...] = ()
 
 
 # Argument of a generated map: a tensor, an array of constants, or the bits of a number.

@@ -40,9 +40,9 @@ def place_pinned(
     for graph in graphs:
         for name, value in graph.sources.items():
             kinds.setdefault(name, graph.values[value].memory_class)
-            sizes[name] = max(sizes.get(name, 0), align(graph.spec(value).nbytes))
+            sizes[name] = max(sizes.get(name, 0), graph.block_bytes(value))
     for name, spec in (staged or {}).items():
-        kinds[name], sizes[name] = MemoryClass.IO, align(spec.nbytes)
+        kinds[name], sizes[name] = MemoryClass.IO, align(spec.nbytes, graphs[0].alignment)
     blocks = []
     offset = 0
     for kind in _PINNED_ORDER:
@@ -148,7 +148,7 @@ def _scratch_needs(graph: Graph) -> list[_Need]:
 def _naive(graph: Graph) -> int:
     """Return the bytes without sharing or reuse; a state and its updated version count once."""
     tensors = sum(
-        align(graph.spec(value).nbytes)
+        graph.block_bytes(value)
         for step in graph.steps
         for value in step.writes
         if value not in graph.mutations

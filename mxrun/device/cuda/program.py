@@ -140,7 +140,7 @@ class GraphSegment:
             finally:
                 graph = stream.end_capture()
             self._graph = graph
-        except errors as error:
+        except (*errors, InternalError) as error:
             self._is_eager = True
             self._note(f"{len(self._calls)} launches cannot be captured as a graph: {error}")
         finally:
@@ -200,9 +200,9 @@ class CudaProgram(Program):
         queue = self._queue
         queue.use()
         for index, call in enumerate(self._calls):
-            with queue.named(self.names[index]):
+            with queue.named(self.names[index], is_exact=True):
                 call.start(queue)
-            queue.wait(self.names[index])
+            queue.wait(self.names[index], is_exact=True)
             after(index)
 
     def timed(self) -> TimedProgram:
