@@ -136,6 +136,11 @@ class EncodedNumber(EncodedColumn):
         """Names of its numbers in a row."""
         return (str(self), f"{self} missing") if self.indicator else (str(self),)
 
+    def original(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Return scaled numbers in the column's own units."""
+        found = values.astype(np.float64) * self.spread + self.center
+        return np.sign(found) * np.expm1(abs(found)) if self.log else found
+
     def write(
         self, table: FeatureTable, column: FeatureColumn, target: NDArray[np.float32]
     ) -> ColumnTally:

@@ -1,0 +1,196 @@
+"""Windows over the steps of series as records: views, of which nothing but the starts is held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.series.encoding import SeriesEncoding
+from mxrun.io.series.steps import SeriesSteps
+from mxrun.io.tables.encoding import EncodedNumber
+from mxrun.io.tables.learn import learn_encoding
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WindowForm:
+    """Steps that the network reads, steps that it predicts, and from one window to the next.
+
+    season: steps of a season, at most `window`. look_back: whether a window may begin before the
+    part of the steps in which its horizon lies.
+    """
+
+    window: int
+    horizon: int
+    stride: int = 1
+    season: int | None = None
+    look_back: bool = False
+
+    @property
+    def length(self) -> int:
+        """Steps of a window and its horizon."""
+        return self.window + self.horizon
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesWindows:
+    """Windows over steps, each with its horizon, before the steps' numbers are scaled.
+
+    starts: the first step of each window, int64 [windows].
+    """
+
+    steps: SeriesSteps
+    form: WindowForm
+    starts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def part(self, rows: slice | NDArray[np.int64]) -> SeriesWindows:
+        """Return some of the windows."""
+        return replace(self, starts=self.starts[rows])
+
+    @property
+    def covered(self) -> NDArray[np.bool_]:
+        """Which steps lie in a window or its horizon, bool [steps]."""
+        changes = np.zeros(len(self.steps) + 1, np.int32)
+        np.add.at(changes, self.starts, 1)
+        np.add.at(changes, self.starts + self.form.length, -1)
+        found: NDArray[np.bool_] = np.cumsum(changes[:-1]) > 0
+        return found
+
+    def learn(self) -> SeriesEncoding:
+        """Return the encoding of the columns, learned from the steps of these windows alone.
+
+        Raises UserError for columns from which nothing can be learned.
+        """
+        steps, form, covered = self.steps, self.form, self.covered
+        learned = learn_encoding(steps.features.part(np.flatnonzero(covered)))
+        for column in learned.columns[: steps.targets]:
+            if not isinstance(column, EncodedNumber) or column.indicator:
+                problem = f"{column} cannot be predicted"
+                raise UserError(Diagnostic(problem, None, "a column of numbers", column.kind))
+        return SeriesEncoding(
+            **dict(learned),
+            targets=steps.targets,
+            known=steps.known,
+            window=form.window,
+            horizon=form.horizon,
+            season=form.season,
+            clock=steps.clock,
+            naive_errors=tuple(self._naive_error(at, covered) for at in range(steps.targets)),
+        )
+
+    def _naive_error(self, target: int, covered: NDArray[np.bool_]) -> float:
+        """Return the mean absolute difference of two covered steps at the distance of a season."""
+        steps, lag = self.steps, self.form.season or 1
+        values = steps.values(target)
+        pairs = covered[lag:] & covered[:-lag] & (steps.codes[lag:] == steps.codes[:-lag])
+        pairs &= steps.positions[lag:] - steps.positions[:-lag] == lag
+        differences = abs(values[lag:] - values[:-lag])[pairs]
+        known = differences[~np.isnan(differences)]
+        return float(known.mean()) if len(known) else 0.0
+
+    def fields(self, encoding: SeriesEncoding, inputs: Inputs, where: str) -> dict[str, Field]:
+        """Return the fields `data`, `future` if something is known of it, and `label`.
+
+        data float32 [window, numbers of a step], future [horizon, known numbers], label [horizon,
+        targets], or [horizon] of one target; all scaled, and in the shape of the network's input of
+        the same size. Only steps of the windows are held, each once.
+        """
+        covered = self.covered
+        rows, _ = encoding.encode(self.steps.features.part(np.flatnonzero(covered)), where)
+        starts = (np.cumsum(covered) - 1)[self.starts]
+        ahead = starts + self.form.window
+        known, targets, horizon = encoding.known_inputs, encoding.targets, self.form.horizon
+        fields = {"data": _windows(rows, self.form.window, starts)}
+        if known:
+            fields["future"] = _windows(rows[:, -known:], horizon, ahead)
+        fields["label"] = _windows(rows[:, :targets], horizon, ahead)
+        return {
+            name: _shaped(field, inputs.get(name), name == "label" and targets == 1)
+            for name, field in fields.items()
+        }
+
+    def targets(self, indices: NDArray[np.int64]) -> Numbers:
+        """Return the true values of windows' horizons, float64 [n, horizon, targets]."""
+        ahead = self.starts[indices] + self.form.window
+        return self._values(ahead[:, None] + np.arange(self.form.horizon))
+
+    def naive(self, indices: NDArray[np.int64], season: int) -> Numbers:
+        """Return forecasts that repeat the last `season` steps, float64 [n, horizon, targets]."""
+        end = self.starts[indices] + self.form.window
+        return self._values(end[:, None] - season + np.arange(self.form.horizon) % season)
+
+    def described(self, number: int) -> str:
+        """Return the series of a window, and the time stamp of the first step that it predicts."""
+        step = int(self.starts[number]) + self.form.window
+        stamp = self.steps.clock.text(int(self.steps.positions[step]))
+        name = self.steps.names[self.steps.codes[step]]
+        return f"{name} {'' if stamp is None else stamp}".strip() or "series"
+
+    def _values(self, at: NDArray[np.int64]) -> Numbers:
+        columns = [self.steps.values(column)[at] for column in range(self.steps.targets)]
+        return np.stack(columns, axis=-1)
+
+
+def window_starts(
+    steps: SeriesSteps, form: WindowForm, bounds: tuple[NDArray[np.int64], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Return the first steps of all windows without gaps in a part of the steps, int64 [windows].
+
+    bounds: first position of the part, and the one after its last, by series.
+    """
+    first = np.arange(max(len(steps) - form.length + 1, 0))
+    if not len(first):
+        return first
+    last = first + form.length - 1
+    ahead = first + form.window
+    positions, codes = steps.positions, steps.codes
+    are_whole = (codes[first] == codes[last]) & (
+        positions[last] - positions[first] == form.length - 1
+    )
+    are_whole &= _are_all(steps.seen, first, ahead) & _are_all(steps.ahead, ahead, last + 1)
+    low, high = (each[codes[first]] for each in bounds)
+    begin = positions[ahead if form.look_back else first]
+    starts = np.flatnonzero(are_whole & (begin >= low) & (positions[last] < high))
+    if form.stride == 1 or not len(starts):
+        return starts
+    series, at = np.unique(codes[starts], return_index=True)
+    origin = np.zeros(len(steps.names), np.int64)
+    origin[series] = positions[starts[at]]
+    return starts[(positions[starts] - origin[codes[starts]]) % form.stride == 0]
+
+
+def _are_all(
+    flags: NDArray[np.bool_], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return whether all flags of each range are true."""
+    wrong = np.concatenate(([0], np.cumsum(~flags)))
+    found: NDArray[np.bool_] = wrong[start] == wrong[end]
+    return found
+
+
+def _windows(rows: NDArray[np.float32], length: int, starts: NDArray[np.int64]) -> Field:
+    """Return windows of `length` rows at `starts` as views of one array."""
+    rows = np.ascontiguousarray(rows)
+    width = rows.shape[1]
+    flat = sliding_window_view(rows.reshape(-1), length * width)[::width]
+    return Field(flat.reshape(-1, length, width), starts=starts)
+
+
+def _shaped(field: Field, spec: TensorSpec | None, is_single: bool) -> Field:
+    """Return a field in the network's shape if that has its size; else without an axis of 1."""
+    shape = field.records.shape[1:]
+    if spec is not None and spec.elements == field.spec.elements:
+        shape = spec.shape
+    elif is_single:
+        shape = shape[:1]
+    return replace(field, records=field.records.reshape(-1, *shape))
