@@ -27,6 +27,7 @@ from mxrun.io.tables.layout import TableForm
 from mxrun.io.tables.options import Named, TableFile
 from mxrun.io.tables.text import TextTable, read_table
 
+
 class TableOptions(TableFile):
     """File, and choice and treatment of its columns."""
 

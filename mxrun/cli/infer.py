@@ -104,14 +104,15 @@ def _write_forecasts(forecasts: Forecasts, options: InferOptions) -> None:
     from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
 
-    rows = list(forecasts.rows())
+    report = forecasts.to_json()
+    rows = report["results"]
     form = _output_format(options)
     if form == "npy":
         raise typer.BadParameter("a forecast is written as jsonl, csv or svg")
     if options.json:
-        write_json({"run": options.run.name, "results": rows})
+        write_json({"run": options.run.name, **report})
     elif form == "svg":
-        write_drawing(forecast_svg(options.run.name, forecasts), options.to)
+        write_drawing(forecast_svg(options.run.name, report), options.to)
     elif form == "jsonl":
         write_jsonl(rows, options.to)
     elif form == "csv":

@@ -30,8 +30,8 @@ __all__ = ["Forecasts", "Inference", "infer", "prepare_inference", "result_array
 def infer(options: InferOptions, notify: Notify = ignore_note) -> Inference | Forecasts:
     """Prepare a run's network for the records that the options name.
 
-    A network of series predicts the steps after those in the files. notify: receives notes about long waits. Raises UserError for errors in the run, the checkpoint,
-    names or the first records.
+    A network of series predicts the steps after those in the files. notify: receives notes about
+    long waits. Raises UserError for errors in the run, the checkpoint, names or the first records.
     """
     files, settings = divide_settings(options.inputs)
     part = DataPart(split=options.split, files=files, settings=settings)
@@ -46,9 +46,7 @@ def infer(options: InferOptions, notify: Notify = ignore_note) -> Inference | Fo
     return prepare_inference(trained, part, options, notify)
 
 
-def read_history(
-    built: ModelDefinition, encoding: SeriesEncoding, part: DataPart
-) -> SeriesSteps:
+def read_history(built: ModelDefinition, encoding: SeriesEncoding, part: DataPart) -> SeriesSteps:
     """Return the steps in files, which are read as those of training."""
     options = with_settings(series_options(built), given_settings(part.settings))
     options = options.model_copy(update={"path": part.files})

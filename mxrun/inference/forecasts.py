@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,23 @@ class Forecasts:
         start = int(self.first[series])
         return [self.clock.text(start + step) for step in range(self.values.shape[1])]
 
+    def to_json(self) -> Row:
+        """Return the forecasts as JSON: `results` has the steps, `series` what is drawn."""
+        return {
+            "step": str(self.clock),
+            "targets": list(self.targets),
+            "series": [
+                {
+                    "name": name,
+                    "history": self.history[at].T.tolist(),
+                    "values": self.values[at].T.tolist(),
+                }
+                for at, name in enumerate(self.names)
+            ],
+            "notes": list(self.notes),
+            "results": list(self.rows()),
+        }
+
     def rows(self) -> Iterator[Row]:
         """Yield {series, step, time, TARGET: value} for each step of each series."""
         for at, name in enumerate(self.names):
@@ -80,10 +98,16 @@ class Histories(RecordSource):
 
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
         """Yield batches of series, at the current step."""
-        ahead = self._start + self._encoding.window
-        inputs = {"data": self._rows[:, self._start : ahead]}
-        if known := self._encoding.known_inputs:
-            inputs["future"] = self._rows[:, ahead : ahead + self._encoding.horizon, -known:]
+        encoding, rows = self._encoding, self._rows
+        ahead = self._start + encoding.window
+        naive = ahead - encoding.naive_steps[0]
+        inputs = {
+            "data": rows[:, self._start : ahead],
+            "last": rows[:, ahead - 1 : ahead],
+            "naive": rows[:, naive : naive + encoding.naive_steps[1], : encoding.targets],
+        }
+        if known := encoding.known_inputs:
+            inputs["future"] = rows[:, ahead : ahead + encoding.horizon, -known:]
         inputs = {name: each for name, each in inputs.items() if name in executor.plan.specs}
         slots = {name: executor.tensor(name).mirror() for name in inputs}
         if SAMPLE_WEIGHT in executor.plan.specs:
@@ -166,7 +190,7 @@ def outlook(
         hint = "train with a longer horizon, or without `past`"
         raise UserError(Diagnostic(problem, None, expected, listed(past), hint=hint))
     bounds, origins, problems = steps.bounds().tolist(), [], []
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         known = np.flatnonzero(steps.has_targets[start:end])
         origin = start + int(known[-1]) + 1 if len(known) else start
         problem = _why_not(steps, encoding, (start, origin))
@@ -251,4 +275,3 @@ def _rows(
     table = FeatureTable(tuple(made), cells=steps.features.cells)
     rows, _ = encoding.encode(table, "the table")
     return rows
-

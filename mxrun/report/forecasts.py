@@ -1,4 +1,4 @@
-"""Forecasts of series: a table of their steps, and a drawing of what was before and what follows."""
+"""Forecasts of series: a table of their steps, and a drawing of them after the last window."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from mxrun.report.figures import metric_text
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from mxrun.inference.forecasts import Forecasts
 
 Row = Mapping[str, Any]
 
@@ -33,29 +31,28 @@ def forecast_table(title: str, rows: Sequence[Row]) -> Table:
         table.add_column(Text(printable_line(name)), justify="left" if is_text else "right")
     for row in rows:
         values = (
-            metric_text(value) if isinstance(value, float) else str(value)
-            for value in row.values()
+            metric_text(value) if isinstance(value, float) else str(value) for value in row.values()
         )
         table.add_row(*(Text(printable_line(value)) for value in values))
     return table
 
 
-def forecast_svg(title: str, forecasts: Forecasts) -> str:
+def forecast_svg(title: str, report: Row) -> str:
     """Return the SVG document: a panel for each series and target, the last window as a solid line.
 
     The horizontal axis counts steps, of which the last known one is 0.
     """
     panels = []
-    for at, name in enumerate(forecasts.names[:_MAX_SERIES]):
-        for number, target in enumerate(forecasts.targets):
-            before = forecasts.history[at, :, number].tolist()
-            values = forecasts.values[at, :, number].tolist()
+    for series in report["series"][:_MAX_SERIES]:
+        for target, before, values in zip(
+            report["targets"], series["history"], series["values"], strict=True
+        ):
             first, last = 1 - len(before), len(values)
             curves = (
                 Curve(0, "history", range(first, 1), before),
                 Curve(0, "forecast", range(last + 1), [before[-1], *values]),
             )
             axis = Axis(*bounds([*before, *values]))
-            heading = f"{name} {target}".strip()
+            heading = f"{series['name']} {target}".strip()
             panels.append(CurvePanel(heading, curves, axis, first, last, "step"))
-    return panels_svg((title, f"Forecast of {', '.join(forecasts.targets)}"), panels)
+    return panels_svg((title, f"Forecast of {', '.join(report['targets'])}"), panels)

@@ -28,6 +28,7 @@ from mxrun.io.tables.forms import (
     NumberForm,
     or_auto,
 )
+from mxrun.io.tables.layout import TableForm
 from mxrun.io.tables.options import Named, TableFile
 from mxrun.io.tables.text import read_table
 
@@ -138,6 +139,11 @@ class SeriesOptions(CellForm, TableFile):
     )
 
     @property
+    def form(self) -> TableForm:
+        """Format of the file and the treatment of columns."""
+        return self.table_form(self.columns or {}, self.cells)
+
+    @property
     def targets(self) -> tuple[Named, ...]:
         """The columns to predict."""
         return self.target if isinstance(self.target, tuple) else (self.target,)
@@ -157,7 +163,7 @@ def read_steps(options: SeriesOptions, clock: Clock | None = None) -> SeriesStep
     usual += [NumberForm()] * len(options.targets)
     usual += [ColumnForm()] * (len(others) - len(options.targets))
     form = replace(
-        options.table_form(options.columns or {}, options.cells),
+        options.form,
         data=(*named, *others),
         forms=tuple(usual),
     )
@@ -179,9 +185,7 @@ def read_steps(options: SeriesOptions, clock: Clock | None = None) -> SeriesStep
     def place(row: int, column: int) -> str:
         return table.places.where(row, table.columns[column])
 
-    steps = arrange(
-        table.features, roles, place, as_rows=options.steps == "rows", clock=clock
-    )
+    steps = arrange(table.features, roles, place, as_rows=options.steps == "rows", clock=clock)
     steps = replace(steps, notes=(*table.notes, *steps.notes))
     if options.gaps == "error":
         _refuse_gaps(steps)
@@ -216,7 +220,9 @@ def window_form(options: SeriesOptions, inputs: Inputs) -> WindowForm:
     if options.season is not None and options.season > found["window"]:
         expected = f"at most the window, {found['window']}"
         raise UserError(Diagnostic("season", None, expected, str(options.season)))
-    return WindowForm(**found, stride=options.stride, season=options.season)
+    return WindowForm(
+        **found, stride=options.stride, season=options.season, look_back=options.look_back
+    )
 
 
 def _bounds(
@@ -265,7 +271,9 @@ def _no_windows(
     longest = int(high[at] - low[at])
     needed = form.horizon if form.look_back and split != TRAIN else form.length
     problem = f"the split {split} has no window"
-    expected = f"{needed:,} steps without gaps: the window {form.window}, the horizon {form.horizon}"
+    expected = (
+        f"{needed:,} steps without gaps: the window {form.window}, the horizon {form.horizon}"
+    )
     if longest >= needed:
         missing = int((~steps.seen).sum())
         got = f"gaps: {missing:,} of {len(steps):,} rows lack a number"

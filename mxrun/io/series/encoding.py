@@ -40,6 +40,16 @@ class SeriesEncoding(TableEncoding):
         """Number of a step's numbers that are known in the future, the last ones."""
         return sum(len(each.inputs) for each in self.columns[len(self.columns) - self.known :])
 
+    @property
+    def naive_steps(self) -> tuple[int, int]:
+        """How many steps before the horizon the naive forecast begins, and its length.
+
+        It is the season before, or the last step if no season has a horizon's length.
+        """
+        if self.season is not None and self.season >= self.horizon:
+            return self.season, self.horizon
+        return 1, 1
+
     def original(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return predictions [records, horizon, targets] of any such shape in their own units."""
         shape = (len(values), self.horizon, self.targets)

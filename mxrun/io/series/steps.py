@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,15 +239,13 @@ def filled(steps: SeriesSteps) -> SeriesSteps:
     """
     bounds = steps.bounds().tolist()
     sources = []
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         own = steps.positions[start:end] - steps.positions[start]
         every = np.arange(own[-1] + 1)
         sources.append(start + np.searchsorted(own, every, side="right") - 1)
     rows = np.concatenate(sources)
     is_first = np.append(True, np.diff(rows) > 0)
-    back = np.arange(len(rows)) - np.maximum.accumulate(
-        np.where(is_first, np.arange(len(rows)), 0)
-    )
+    back = np.arange(len(rows)) - np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))
     positions, codes = steps.positions[rows] + back, steps.codes[rows]
     begins = np.maximum.accumulate(
         np.where(np.append(True, codes[1:] != codes[:-1]), np.arange(len(rows)), 0)

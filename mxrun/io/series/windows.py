@@ -99,23 +99,32 @@ class SeriesWindows:
         return float(known.mean()) if len(known) else 0.0
 
     def fields(self, encoding: SeriesEncoding, inputs: Inputs, where: str) -> dict[str, Field]:
-        """Return the fields `data`, `future` if something is known of it, and `label`.
+        """Return the windows as fields, all scaled, in the shapes of the network's inputs.
 
-        data float32 [window, numbers of a step], future [horizon, known numbers], label [horizon,
-        targets], or [horizon] of one target; all scaled, and in the shape of the network's input of
-        the same size. Only steps of the windows are held, each once.
+        data float32 [window, numbers of a step]; last, its last step [1, numbers]; future [horizon,
+        known numbers], if there are any; label [horizon, targets], or [horizon] of one target;
+        naive, the targets a season before [horizon, targets], or of the last step [1, targets] if
+        no season has a horizon's length. Only steps of the windows are held, each once.
         """
-        covered = self.covered
+        covered, form = self.covered, self.form
         rows, _ = encoding.encode(self.steps.features.part(np.flatnonzero(covered)), where)
         starts = (np.cumsum(covered) - 1)[self.starts]
-        ahead = starts + self.form.window
-        known, targets, horizon = encoding.known_inputs, encoding.targets, self.form.horizon
-        fields = {"data": _windows(rows, self.form.window, starts)}
+        rows = np.ascontiguousarray(rows)
+        ahead = starts + form.window
+        known, targets = encoding.known_inputs, encoding.targets
+        values = np.ascontiguousarray(rows[:, :targets])
+        back, length = encoding.naive_steps
+        fields = {
+            "data": _windows(rows, form.window, starts),
+            "last": _windows(rows, 1, ahead - 1),
+            "label": _windows(values, form.horizon, ahead),
+            "naive": _windows(values, length, ahead - back),
+        }
         if known:
-            fields["future"] = _windows(rows[:, -known:], horizon, ahead)
-        fields["label"] = _windows(rows[:, :targets], horizon, ahead)
+            fields["future"] = _windows(np.ascontiguousarray(rows[:, -known:]), form.horizon, ahead)
+        are_flat = ("label", "naive") if targets == 1 else ()
         return {
-            name: _shaped(field, inputs.get(name), name == "label" and targets == 1)
+            name: _shaped(field, inputs.get(name), name in are_flat)
             for name, field in fields.items()
         }
 
@@ -180,7 +189,6 @@ def _are_all(
 
 def _windows(rows: NDArray[np.float32], length: int, starts: NDArray[np.int64]) -> Field:
     """Return windows of `length` rows at `starts` as views of one array."""
-    rows = np.ascontiguousarray(rows)
     width = rows.shape[1]
     flat = sliding_window_view(rows.reshape(-1), length * width)[::width]
     return Field(flat.reshape(-1, length, width), starts=starts)

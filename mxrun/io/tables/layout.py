@@ -41,7 +41,8 @@ class TableForm:
     of those that `columns` leaves to what they hold. dtype: of numbers that are read as they are.
     unique: whether the columns that are read need different names. codes: whether columns that hold
     numbers such as 007 are read as words. encoding: the one declared; empty for
-    that of the file's mark, or UTF-8. cells: form of numbers and of missing values.
+    that of the file's mark, or UTF-8. cells: form of numbers and of missing values. least: the
+    fewest columns of a table that is looked at as it is.
     """
 
     delimiter: str = ""
@@ -59,6 +60,7 @@ class TableForm:
     codes: bool = False
     encoding: str = ""
     cells: CellForm = USUAL_CELLS
+    least: int = 2
 
     @property
     def is_plain(self) -> bool:

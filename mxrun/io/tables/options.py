@@ -43,6 +43,11 @@ class TableFile(Parameters):
     )
     encoding: Encoding | None = Option(default=None, description=ENCODING_DOC, examples=["cp1252"])
 
+    @property
+    def form(self) -> TableForm:
+        """Format of the file and the columns to read."""
+        raise NotImplementedError
+
     def table_form(self, columns: Columns | None, cells: CellForm) -> TableForm:
         """Return the format of the file; columns: the treatment of columns as it is written."""
         header: Literal["yes", "no", "auto"] = "auto"
