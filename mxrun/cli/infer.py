@@ -111,7 +111,7 @@ def _write_forecasts(forecasts: Forecasts, options: InferOptions) -> None:
         raise typer.BadParameter("a forecast is written as jsonl, csv or svg")
     if options.json:
         write_json({"run": options.run.name, **report})
-    elif form == "svg":
+    elif form == "svg" and options.to is not None:
         write_drawing(forecast_svg(options.run.name, report), options.to)
     elif form == "jsonl":
         write_jsonl(rows, options.to)

@@ -9,14 +9,13 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.array_records import ArraySource, named_arrays
 from mxrun.inference.data_part import DataPart, data_set_file, open_part
-from mxrun.inference.file_settings import given_settings, with_settings
-from mxrun.inference.forecasts import Forecasts, outlook, series_options
+from mxrun.inference.forecasts import Forecasts, outlook
 from mxrun.inference.inference import Inference, InferenceSetup, SelectedOutputs, prepare
 from mxrun.inference.outputs import OutputHead, heads, needed_inputs
 from mxrun.inference.records import DatasetSource, FileSource, RecordSource
 from mxrun.inference.result_arrays import result_arrays
+from mxrun.inference.series_records import read_history, series_options
 from mxrun.inference.text_records import TextSource
-from mxrun.io.series.dataset import read_steps
 from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.series.steps import SeriesSteps
 from mxrun.options.infer import InferOptions
@@ -44,13 +43,6 @@ def infer(options: InferOptions, notify: Notify = ignore_note) -> Inference | Fo
         problem = "--steps is for files of a series, whose next steps are predicted"
         raise UserError(Diagnostic(problem, hint="leave it out"))
     return prepare_inference(trained, part, options, notify)
-
-
-def read_history(built: ModelDefinition, encoding: SeriesEncoding, part: DataPart) -> SeriesSteps:
-    """Return the steps in files, which are read as those of training."""
-    options = with_settings(series_options(built), given_settings(part.settings))
-    options = options.model_copy(update={"path": part.files})
-    return read_steps(options, encoding.clock)
 
 
 def forecast(

@@ -270,7 +270,7 @@ def _survey_table(source: str, options: InitOptions) -> DataSurvey:
     may_be_series &= settings.keys() <= SeriesOptions.model_fields.keys()
     read: tuple[TableOutline, tuple[str, ...]] | None = None
     if is_required or may_be_series:
-        series = with_settings(SeriesOptions(**{PATH: source}), settings)
+        series = with_settings(SeriesOptions(path=source), settings)
         read = _outline(source, series, 1 if is_required else 2)
         found = survey_series(source, read, options.label, series, is_required)
         if found is not None:

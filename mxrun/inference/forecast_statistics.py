@@ -35,9 +35,10 @@ class ForecastStatistics(NumberStatistics):
         if encoding.season is not None:
             seasons[f"season of {encoding.season}"] = encoding.season
         self._seasons = seasons
-        # By forecast: sums of |error| and error^2 of each target, and the numbers summed.
-        self._errors = {name: np.zeros((2, encoding.targets)) for name in (NETWORK, *seasons)}
-        self._forecasts = 0
+        # By forecast: sums of |error|, error^2 and |error| / unit of each target; numbers that are
+        # summed, and those that have a unit.
+        self._errors = {name: np.zeros((3, encoding.targets)) for name in (NETWORK, *seasons)}
+        self._counts = np.zeros((2, encoding.targets))
 
     def measure(self, configured: Iterable[MetricKind]) -> None:
         """Compute all metrics here: those of the run's evaluation are of scaled numbers."""
@@ -51,10 +52,21 @@ class ForecastStatistics(NumberStatistics):
         forecasts |= {
             name: self._series.naive(numbers, season) for name, season in self._seasons.items()
         }
-        self._forecasts += truth.shape[0] * truth.shape[1]
+        units = self._units(numbers)[:, None]
+        has_unit = np.broadcast_to(units > 0, truth.shape)
+        self._counts += [np.full(truth.shape[-1], truth[..., 0].size), has_unit.sum((0, 1))]
         for name, values in forecasts.items():
             differences = abs(values - truth)
-            self._errors[name] += np.stack([differences, differences**2]).sum((1, 2))
+            scaled = np.where(has_unit, differences / np.where(units > 0, units, 1), 0)
+            self._errors[name] += np.stack([differences, differences**2, scaled]).sum((1, 2))
+
+    def _units(self, numbers: Array) -> Array:
+        """Return the units of MASE of records, [records, targets]; 0 where a series has none."""
+        known = self._encoding.naive_errors
+        names, at = np.unique(self._series.series_of(numbers), return_inverse=True)
+        usual = (0.0,) * self._encoding.targets
+        found: Array = np.array([known.get(name, usual) for name in names.tolist()])[at]
+        return found
 
     def evaluation(self, known: Mapping[str, float], classes: Sequence[str]) -> HeadEvaluation:
         """Return the evaluation with the errors of all forecasts; metrics are computed here."""
@@ -75,16 +87,13 @@ class ForecastStatistics(NumberStatistics):
 
     def _forecast_rows(self) -> Iterable[Row]:
         """Yield the errors of each forecast and target."""
-        columns = self._encoding.target_columns
-        count = max(self._forecasts, 1)
-        for at, column in enumerate(columns):
-            unit = self._encoding.naive_errors[at]
-            for name, (absolute, squared) in self._errors.items():
-                mae = float(absolute[at] / count)
+        for at, column in enumerate(self._encoding.target_columns):
+            count, with_unit = self._counts[:, at]
+            for name, (absolute, squared, scaled) in self._errors.items():
                 yield {
                     "target": str(column),
                     "forecast": name,
-                    "mae": mae,
+                    "mae": float(absolute[at] / count),
                     "rmse": float(np.sqrt(squared[at] / count)),
-                    "mase": mae / unit if unit else float("nan"),
+                    "mase": float(scaled[at] / with_unit) if with_unit else float("nan"),
                 }

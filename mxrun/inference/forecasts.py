@@ -14,7 +14,6 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.frontend import ModelDefinition
 from mxrun.inference.prepared_inference import PreparedInference
 from mxrun.inference.records import Records, RecordSource
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
@@ -23,6 +22,9 @@ from mxrun.io.series.dataset import SeriesOptions
 from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.series.steps import SeriesSteps
 from mxrun.io.tables.features import MISSING, FeatureColumn, FeatureTable
+
+# Series that a note names.
+_MAX_NAMED = 5
 
 Numbers = NDArray[np.float64]
 Row = dict[str, Any]
@@ -84,8 +86,11 @@ class Histories(RecordSource):
     `advance` writes predictions into them, and goes on by a horizon.
     """
 
-    def __init__(self, rows: NDArray[np.float32], encoding: SeriesEncoding) -> None:
+    def __init__(
+        self, rows: NDArray[np.float32], encoding: SeriesEncoding, series: NDArray[np.str_]
+    ) -> None:
         self._rows, self._encoding, self._start = rows, encoding, 0
+        self._series = series
         self.total = len(rows)
 
     def available(self, limit: int) -> int:
@@ -118,7 +123,8 @@ class Histories(RecordSource):
                 rows = inputs[name][start : start + count]
                 slot.array[:count] = rows.reshape(count, *slot.array.shape[1:])
                 slot.store()
-            yield Records([("", start + number) for number in range(count)])
+            series = self._series[start : start + count]
+            yield Records([(name, 0) for name in series.tolist()], series=series)
 
     def advance(self, values: Numbers) -> None:
         """Take predictions, float64 [series, horizon, targets], as the values of the next steps."""
@@ -126,7 +132,8 @@ class Histories(RecordSource):
         for at, column in enumerate(encoding.target_columns):
             flat = FeatureColumn(column.name, column.number, column.form, values[..., at].ravel())
             scaled = np.empty((values[..., at].size, 1), np.float32)
-            column.write(FeatureTable((flat,)), flat, scaled)
+            series = np.repeat(self._series, encoding.horizon)
+            column.write(FeatureTable((flat,), series=series), flat, scaled)
             self._rows[:, ahead : ahead + encoding.horizon, at] = scaled.reshape(len(values), -1)
         self._start += encoding.horizon
 
@@ -166,13 +173,6 @@ class Outlook:
         )
 
 
-def series_options(built: ModelDefinition) -> SeriesOptions:
-    """Return the options of training's data set."""
-    options = built.data["train"].options
-    assert isinstance(options, SeriesOptions)
-    return options
-
-
 def outlook(
     steps: SeriesSteps, encoding: SeriesEncoding, options: SeriesOptions, count: int | None
 ) -> Outlook:
@@ -189,21 +189,27 @@ def outlook(
         expected = f"at most the horizon, {encoding.horizon} steps"
         hint = "train with a longer horizon, or without `past`"
         raise UserError(Diagnostic(problem, None, expected, listed(past), hint=hint))
-    bounds, origins, problems = steps.bounds().tolist(), [], []
+    bounds = steps.bounds().tolist()
+    origins: list[int] = []
+    problems: list[Diagnostic] = []
     for start, end in pairwise(bounds):
         known = np.flatnonzero(steps.has_targets[start:end])
         origin = start + int(known[-1]) + 1 if len(known) else start
-        problem = _why_not(steps, encoding, (start, origin))
-        if problem is None:
+        wrong = _why_not(steps, encoding, (start, origin))
+        if wrong is None:
             origins.append(origin)
         else:
-            problems.append(problem)
+            problems.append(wrong)
     if not origins:
         raise UserError(problems[:1])
     blocks = [_rows(steps, encoding, options, origin, total) for origin in origins]
     rows = np.stack(blocks)
     notes = tuple(f"no forecast: {each.problem}" for each in problems)
-    source = Histories(rows, encoding)
+    series = steps.series[np.array(origins) - 1]
+    strange = [name for name in series.tolist() if name not in encoding.naive_errors]
+    if strange:
+        notes += (f"series that training did not have: {listed(strange, _MAX_NAMED)}",)
+    source = Histories(rows, encoding, series)
     return Outlook(steps, encoding, count, np.array(origins), source, (*steps.notes, *notes))
 
 
@@ -272,6 +278,7 @@ def _rows(
             ahead = places[at - len(steps.features.columns)]
         numbers = np.concatenate([column.numbers[begin:origin], ahead])
         made.append(replace(column, numbers=numbers))
-    table = FeatureTable(tuple(made), cells=steps.features.cells)
+    series = np.repeat(steps.series[origin - 1], encoding.window + total)
+    table = FeatureTable(tuple(made), cells=steps.features.cells, series=series)
     rows, _ = encoding.encode(table, "the table")
     return rows

@@ -46,10 +46,12 @@ class Output:
         """Name of the output for the user."""
         return self.head.name
 
-    def rows(self, values: Array, count: int) -> Array:
-        """Return a copy of the first `count` records of a batch, [batch, *shape], as reported."""
-        rows = values.reshape(-1, *self.shape)[:count]
-        return rows.copy() if self.scaling is None else self.scaling.original(rows)
+    def rows(self, values: Array, records: Records) -> Array:
+        """Return a copy of the records of a batch, [batch, *shape], as they are reported."""
+        rows = values.reshape(-1, *self.shape)[: len(records.names)]
+        if self.scaling is None or records.series is None:
+            return rows.copy()
+        return self.scaling.original(rows, records.series)
 
     def to_json(self, values: Array) -> Row:
         """Return one record's result as JSON; of equal values the lower class comes first."""
@@ -136,10 +138,9 @@ class PreparedInference:
                     self._random.array[1:] = UNTRAINED, number
                     self._random.store()
                 self._operations.run(self._evaluate)
-                count = len(self._records.names)
                 arrays = {}
                 for output, result in self._results:
                     result.load()
-                    arrays[output.name] = output.rows(result.array, count)
+                    arrays[output.name] = output.rows(result.array, self._records)
                 yield InferenceBatch(self._records, arrays)
                 number += 1

@@ -58,13 +58,15 @@ class Records:
     names: (file or data set, number of the record in it, from 0). labels: if known, class numbers
     [count], or regression targets [count] or [count, numbers]. targets: if requested, the arrays
     [count, ...] that losses read as labels, by input; valid until the next batch. numbers: of the
-    records in their data set, int64 [count]; None if the batches have the records in order.
+    records in their data set, int64 [count]; None if the batches have the records in order. series:
+    names of the series whose windows the records are.
     """
 
     names: Sequence[tuple[str, int]]
     labels: npt.NDArray[Any] | None = None
     targets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     numbers: npt.NDArray[np.int64] | None = None
+    series: npt.NDArray[np.str_] | None = None
 
 
 class RecordSource(ABC):
@@ -318,7 +320,9 @@ class DatasetSource(RecordSource):
                 names = [self._name(number) for number in indices.tolist()]
                 targets = {name: inputs.arrays[name][: batch.valid] for name in self._targets}
                 known = None if labels is None else self._labels(labels, indices)
-                yield Records(names, known, targets, indices.copy())
+                windows = self._dataset.series
+                series = None if windows is None else windows.series_of(indices)
+                yield Records(names, known, targets, indices.copy(), series)
                 if measure is not None:
                     measure.update(batch.valid)
         self.metrics = None if measure is None else measure.values()

@@ -250,11 +250,11 @@ def _survey(
     encoding = train.learn()
     fields = train.fields(encoding, {}, source)
     written = options.model_dump(exclude_unset=True, mode="json")
-    parts = [SurveyedPart(len(windows[TRAIN])), SurveyedPart(len(windows[VALIDATION]), VALIDATION)]
     return DataSurvey(
         SERIES,
         written,
-        *parts,
+        SurveyedPart(len(windows[TRAIN])),
+        SurveyedPart(len(windows[VALIDATION]), VALIDATION),
         fields["data"].spec.shape,
         label_shape=fields["label"].spec.shape,
         naive_shape=fields["naive"].spec.shape,

@@ -30,7 +30,8 @@ from mxrun.io.tables.forms import (
 )
 from mxrun.io.tables.layout import TableForm
 from mxrun.io.tables.options import Named, TableFile
-from mxrun.io.tables.text import read_table
+from mxrun.io.tables.problems import HEADER_HINT
+from mxrun.io.tables.text import parse_table, read_table
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 SPLITS = (TRAIN, VALIDATION, TEST, ALL)
@@ -125,6 +126,11 @@ class SeriesOptions(CellForm, TableFile):
         "so that only what they predict lies in their own.",
         examples=[True],
     )
+    scale: Literal["series", "all"] = Option(
+        default="series",
+        description="series: targets are scaled by mean and deviation of their own series, so that "
+        "large and small ones count alike; all: by those of all series.",
+    )
     gaps: Literal["skip", "previous", "error"] = Option(
         default="skip",
         description="Steps without a row, and numbers that are missing: skip leaves out the "
@@ -149,10 +155,13 @@ class SeriesOptions(CellForm, TableFile):
         return self.target if isinstance(self.target, tuple) else (self.target,)
 
 
-def read_steps(options: SeriesOptions, clock: Clock | None = None) -> SeriesSteps:
+def read_steps(
+    options: SeriesOptions, clock: Clock | None = None, content: bytes | None = None
+) -> SeriesSteps:
     """Read the steps of a table. clock: that of training, by default the one found.
 
-    Raises UserError naming file, line and column of what cannot be read.
+    content: of a file, in place of the files that the options name. Raises UserError naming file,
+    line and column of what cannot be read.
     """
     named = [*filter(lambda each: each is not None, (options.time, options.series))]
     others = (*options.targets, *options.past, *options.known)
@@ -167,7 +176,10 @@ def read_steps(options: SeriesOptions, clock: Clock | None = None) -> SeriesStep
         data=(*named, *others),
         forms=tuple(usual),
     )
-    table = read_table(find_files(options.path), form)
+    if content is None:
+        table = read_table(find_files(options.path), form)
+    else:
+        table = parse_table(content, "the records", form, HEADER_HINT)
     assert table.features is not None
     if len(table.columns) != len(usual):
         problem = "columns: a column of the series is ignored"
@@ -221,7 +233,11 @@ def window_form(options: SeriesOptions, inputs: Inputs) -> WindowForm:
         expected = f"at most the window, {found['window']}"
         raise UserError(Diagnostic("season", None, expected, str(options.season)))
     return WindowForm(
-        **found, stride=options.stride, season=options.season, look_back=options.look_back
+        **found,
+        stride=options.stride,
+        season=options.season,
+        look_back=options.look_back,
+        scaled_by_series=options.scale == "series",
     )
 
 

@@ -25,9 +25,9 @@ class SeriesEncoding(TableEncoding):
     horizon: _Size = Field(description="Number of steps that it predicts.")
     season: int | None = Field(description="Number of steps of a season, if there is one.")
     clock: Clock = Field(description="The time stamps of training.")
-    naive_errors: tuple[float, ...] = Field(
-        description="Of each target: mean absolute difference of two training steps at the "
-        "distance of a season, or of 1: the unit of MASE."
+    naive_errors: dict[str, tuple[float, ...]] = Field(
+        description="Of each target, by series: mean absolute difference of two training steps at "
+        "the distance of a season, or of 1: the unit of MASE."
     )
 
     @property
@@ -50,12 +50,17 @@ class SeriesEncoding(TableEncoding):
             return self.season, self.horizon
         return 1, 1
 
-    def original(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return predictions [records, horizon, targets] of any such shape in their own units."""
+    def original(
+        self, values: NDArray[np.float32], series: NDArray[np.str_]
+    ) -> NDArray[np.float64]:
+        """Return predictions [records, horizon, targets] of any such shape in their own units.
+
+        series: names of the records' series.
+        """
         shape = (len(values), self.horizon, self.targets)
         found = np.empty(shape)
         for at, column in enumerate(self.target_columns):
-            found[..., at] = column.original(values.reshape(shape)[..., at])
+            found[..., at] = column.original(values.reshape(shape)[..., at], series)
         return found.reshape(values.shape)
 
 

@@ -58,6 +58,11 @@ class SeriesSteps:
         return len(self.positions)
 
     @property
+    def series(self) -> NDArray[np.str_]:
+        """Name of the series of each step."""
+        return np.array(self.names)[self.codes]
+
+    @property
     def seen(self) -> NDArray[np.bool_]:
         """Whether no number of a step is missing, bool [steps]."""
         return self.are_there(range(len(self.features.columns)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -14,6 +15,7 @@ from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.series.steps import SeriesSteps
 from mxrun.io.tables.encoding import EncodedNumber
+from mxrun.io.tables.features import FeatureTable
 from mxrun.io.tables.learn import learn_encoding
 
 Numbers = NDArray[np.float64]
@@ -24,7 +26,8 @@ class WindowForm:
     """Steps that the network reads, steps that it predicts, and from one window to the next.
 
     season: steps of a season, at most `window`. look_back: whether a window may begin before the
-    part of the steps in which its horizon lies.
+    part of the steps in which its horizon lies. scaled_by_series: whether the targets of each
+    series have a scale of their own.
     """
 
     window: int
@@ -32,6 +35,7 @@ class WindowForm:
     stride: int = 1
     season: int | None = None
     look_back: bool = False
+    scaled_by_series: bool = True
 
     @property
     def length(self) -> int:
@@ -77,23 +81,43 @@ class SeriesWindows:
             if not isinstance(column, EncodedNumber) or column.indicator:
                 problem = f"{column} cannot be predicted"
                 raise UserError(Diagnostic(problem, None, "a column of numbers", column.kind))
+        names, errors = steps.names, {}
+        edges = steps.bounds().tolist()
+        own: dict[int, dict[str, tuple[float, float]]] = {at: {} for at in range(steps.targets)}
+        targets = FeatureTable(steps.features.columns[: steps.targets])
+        for name, (start, end) in zip(names, pairwise(edges), strict=True):
+            rows = start + np.flatnonzero(covered[start:end])
+            if not len(rows):
+                continue
+            errors[name] = tuple(
+                self._naive_error(at, covered, start, end) for at in range(steps.targets)
+            )
+            if form.scaled_by_series and len(names) > 1:
+                for at, each in enumerate(learn_encoding(targets.part(rows)).columns):
+                    assert isinstance(each, EncodedNumber)
+                    own[at][name] = each.center, each.spread
+        columns = tuple(
+            each.model_copy(update={"of_series": own.get(at, {})})
+            for at, each in enumerate(learned.columns)
+        )
         return SeriesEncoding(
-            **dict(learned),
+            columns=columns,
+            cells=learned.cells,
             targets=steps.targets,
             known=steps.known,
             window=form.window,
             horizon=form.horizon,
             season=form.season,
             clock=steps.clock,
-            naive_errors=tuple(self._naive_error(at, covered) for at in range(steps.targets)),
+            naive_errors=errors,
         )
 
-    def _naive_error(self, target: int, covered: NDArray[np.bool_]) -> float:
-        """Return the mean absolute difference of two covered steps at the distance of a season."""
-        steps, lag = self.steps, self.form.season or 1
-        values = steps.values(target)
-        pairs = covered[lag:] & covered[:-lag] & (steps.codes[lag:] == steps.codes[:-lag])
-        pairs &= steps.positions[lag:] - steps.positions[:-lag] == lag
+    def _naive_error(self, target: int, covered: NDArray[np.bool_], start: int, end: int) -> float:
+        """Return the mean absolute difference of covered steps of a series a season apart."""
+        lag = self.form.season or 1
+        values, covered = self.steps.values(target)[start:end], covered[start:end]
+        positions = self.steps.positions[start:end]
+        pairs = covered[lag:] & covered[:-lag] & (positions[lag:] - positions[:-lag] == lag)
         differences = abs(values[lag:] - values[:-lag])[pairs]
         known = differences[~np.isnan(differences)]
         return float(known.mean()) if len(known) else 0.0
@@ -107,7 +131,8 @@ class SeriesWindows:
         no season has a horizon's length. Only steps of the windows are held, each once.
         """
         covered, form = self.covered, self.form
-        rows, _ = encoding.encode(self.steps.features.part(np.flatnonzero(covered)), where)
+        table = self.steps.features.part(np.flatnonzero(covered))
+        rows, _ = encoding.encode(replace(table, series=self.steps.series), where)
         starts = (np.cumsum(covered) - 1)[self.starts]
         rows = np.ascontiguousarray(rows)
         ahead = starts + form.window
@@ -137,6 +162,10 @@ class SeriesWindows:
         """Return forecasts that repeat the last `season` steps, float64 [n, horizon, targets]."""
         end = self.starts[indices] + self.form.window
         return self._values(end[:, None] - season + np.arange(self.form.horizon) % season)
+
+    def series_of(self, indices: NDArray[np.int64]) -> NDArray[np.str_]:
+        """Return the names of the series of windows."""
+        return np.array(self.steps.names)[self.steps.codes[self.starts[indices]]]
 
     def described(self, number: int) -> str:
         """Return the series of a window, and the time stamp of the first step that it predicts."""
