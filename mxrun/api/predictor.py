@@ -84,11 +84,11 @@ class Predictor:
         """Return the steps after those of a table, which is a path, or columns by name."""
         built = self._model.built
         options = series_options(built)
-        paths = (data,) if isinstance(data, (str, os.PathLike)) else data
-        files = [each for each in paths if isinstance(each, (str, os.PathLike))]
-        if files and len(files) == len(paths) and not hasattr(paths, "keys"):
-            part = DataPart(files=tuple(map(os.fspath, files)))
-            read = read_history(built, encoding, part)
+        given = [data] if isinstance(data, (str, os.PathLike)) else data
+        several = given if isinstance(given, (list, tuple)) else []
+        files = [os.fspath(each) for each in several if isinstance(each, (str, os.PathLike))]
+        if files and len(files) == len(several):
+            read = read_history(built, encoding, DataPart(files=tuple(files)))
         else:
             read = history_of_columns(data, options, encoding)
         view = outlook(read, encoding, options, count)

@@ -48,7 +48,7 @@ class Output:
 
     def rows(self, values: Array, records: Records) -> Array:
         """Return a copy of the records of a batch, [batch, *shape], as they are reported."""
-        rows = values.reshape(-1, *self.shape)[: len(records.names)]
+        rows: Array = values.reshape(-1, *self.shape)[: len(records.names)]
         if self.scaling is None or records.series is None:
             return rows.copy()
         return self.scaling.original(rows, records.series)

@@ -163,7 +163,7 @@ def read_steps(
     content: of a file, in place of the files that the options name. Raises UserError naming file,
     line and column of what cannot be read.
     """
-    named = [*filter(lambda each: each is not None, (options.time, options.series))]
+    named = [each for each in (options.time, options.series) if each is not None]
     others = (*options.targets, *options.past, *options.known)
     usual: list[ColumnForm] = []
     usual += [DateForm(missing="error")] * (options.time is not None)
@@ -230,8 +230,8 @@ def window_form(options: SeriesOptions, inputs: Inputs) -> WindowForm:
             raise UserError(Diagnostic(f"{key}: how many steps?", hint=f"write {key}: 24"))
         found[key] = given or shape[0]
     if options.season is not None and options.season > found["window"]:
-        expected = f"at most the window, {found['window']}"
-        raise UserError(Diagnostic("season", None, expected, str(options.season)))
+        problem, expected = "the season is longer than the window", f"at most {found['window']}"
+        raise UserError(Diagnostic(problem, None, expected, str(options.season)))
     return WindowForm(
         **found,
         stride=options.stride,

@@ -33,7 +33,8 @@ class SeriesEncoding(TableEncoding):
     @property
     def target_columns(self) -> tuple[EncodedNumber, ...]:
         """The columns that are predicted."""
-        return tuple(each for each in self.columns[: self.targets] if _is_number(each))
+        chosen = self.columns[: self.targets]
+        return tuple(each for each in chosen if isinstance(each, EncodedNumber))
 
     @property
     def known_inputs(self) -> int:
@@ -62,7 +63,3 @@ class SeriesEncoding(TableEncoding):
         for at, column in enumerate(self.target_columns):
             found[..., at] = column.original(values.reshape(shape)[..., at], series)
         return found.reshape(values.shape)
-
-
-def _is_number(column: object) -> bool:
-    return isinstance(column, EncodedNumber)

@@ -204,7 +204,8 @@ def window_starts(
     series, at = np.unique(codes[starts], return_index=True)
     origin = np.zeros(len(steps.names), np.int64)
     origin[series] = positions[starts[at]]
-    return starts[(positions[starts] - origin[codes[starts]]) % form.stride == 0]
+    at_stride = (positions[starts] - origin[codes[starts]]) % form.stride == 0
+    return np.asarray(starts[at_stride])
 
 
 def _are_all(

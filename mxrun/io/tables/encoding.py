@@ -147,8 +147,10 @@ class EncodedNumber(EncodedColumn):
         series: names of the records' series.
         """
         center, spread = self._scale(series, values.ndim)
-        found = values.astype(np.float64) * spread + center
-        return np.sign(found) * np.expm1(abs(found)) if self.log else found
+        found: NDArray[np.float64] = values.astype(np.float64) * spread + center
+        if self.log:
+            found = np.sign(found) * np.expm1(abs(found))
+        return found
 
     def _scale(self, series: NDArray[np.str_] | None, rank: int) -> tuple[Any, Any]:
         """Return center and spread: one of each, or arrays [records, 1, ...] of this rank."""
