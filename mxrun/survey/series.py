@@ -112,23 +112,28 @@ def _chosen(
     source: str, outline: TableOutline, label: str | None, given: SeriesOptions, required: bool
 ) -> tuple[_Choice | None, SeriesSteps | None]:
     """Return the columns and the steps; None if the table does not look like a series."""
+    errors: list[UserError] = []
     for choice in _times(outline, given):
         _choose_targets(choice, label, given, source)
-        if not choice.targets:
-            continue
-        for series in _names_of_series(choice, given):
+        for series in _names_of_series(choice, given) if choice.targets else ():
             choice.series = series
-            steps = _read(source, choice, given, is_last=required)
-            if steps is not None and (required or _is_series(steps)):
+            try:
+                steps = _read(source, choice, given)
+            except UserError as error:
+                errors.append(error)
+                continue
+            if required or _is_series(steps):
                 return choice, steps
     if not required:
         return None, None
+    if errors:
+        raise errors[0]
     choice = _Choice(outline, None)
     _choose_targets(choice, label, given, source)
     if not choice.targets:
         problem = f"{source}: no column of numbers to predict"
         raise UserError(Diagnostic(problem, hint="name it: --label COLUMN"))
-    return choice, _read(source, choice, given, is_last=True)
+    return choice, _read(source, choice, given)
 
 
 def _times(outline: TableOutline, given: SeriesOptions) -> Iterator[_Choice]:
@@ -196,19 +201,9 @@ def _names_of_series(choice: _Choice, given: SeriesOptions) -> Iterator[TableCol
     yield from (each.column for each in found[:_MAX_TRIED])
 
 
-def _read(source: str, choice: _Choice, given: SeriesOptions, is_last: bool) -> SeriesSteps | None:
-    """Return the steps of the chosen columns; None if they cannot be read, unless `is_last`."""
-    if choice.series is not None:
-        choice.columns[str(choice.key(choice.series))] = "category"
-    try:
-        return read_steps(_all_options(source, choice, given, {}))
-    except UserError:
-        if is_last and choice.series is not None:
-            raise
-        return None
-    finally:
-        if choice.series is not None:
-            del choice.columns[str(choice.key(choice.series))]
+def _read(source: str, choice: _Choice, given: SeriesOptions) -> SeriesSteps:
+    """Return the steps of the chosen columns. Raises UserError if they are none."""
+    return read_steps(_all_options(source, choice, given, {}))
 
 
 def _all_options(

@@ -42,7 +42,8 @@ def config(options: str = "", future: str = "", width: int = 1) -> str:
         name="waves",
         settings="threads: 1\n",
         inputs=f"{{data: [8, {width}], {known}naive: [4], label: [4]}}",
-        data=f"data:\n  batch_size: 16\n  train: {{{SERIES}, path: load.csv, shuffle: true{options}}}\n"
+        data="data:\n  batch_size: 16\n"
+        f"  train: {{{SERIES}, path: load.csv, shuffle: true{options}}}\n"
         "  eval: {dataset: series, split: validation, look_back: true}\n",
         train="train: {epochs: 2, optimizer: {adam: {lr: 0.01}}, metrics: [mae]}\n",
     )
@@ -105,7 +106,7 @@ def test_python_predicts_the_same() -> None:
     columns = {"time": np.array(hours(200), "datetime64[m]"), "load": wave(200, 4)}
     assert np.array_equal(model.predict(columns, steps=6).values, found.values)
     assert np.array_equal(model.predictor(1).predict("load.csv", steps=6).values, found.values)
-    with pytest.raises(UserError, match="there is no column 'load'\n.*\n  hint: did you mean"):
+    with pytest.raises(UserError, match=r"there is no column 'load'\n.*\n  hint: did you mean"):
         model.predict({"time": hours(200), "lod": wave(200)})
     with pytest.raises(UserError, match="columns by name: time, load"):
         model.predict(wave(200))
@@ -185,8 +186,9 @@ def test_several_targets(empty_folder: Path) -> None:
     text = config().replace("target: load", "target: [load, price]")
     text = text.replace("naive: [4], label: [4]", "naive: [4, 2], label: [4, 2]")
     text = text.replace("data: [8, 1]", "data: [8, 2]").replace("num_hidden: 4", "num_hidden: 8")
-    reshaped = "    - Reshape: {name: steps, shape: [0, 4, 2]}\n    - elemwise_add: {name: forecast, lhs: steps"
-    trained(text.replace("    - elemwise_add: {name: forecast, lhs: fc", reshaped))
+    added = "    - elemwise_add: {name: forecast, lhs: "
+    reshaped = f"    - Reshape: {{name: steps, shape: [0, 4, 2]}}\n{added}steps"
+    trained(text.replace(f"{added}fc", reshaped))
     found = forecast("load.csv", steps=6)
     assert found.targets == ("load", "price")
     assert 4 < found.values[..., 1].mean() / found.values[..., 0].mean() < 9
