@@ -172,7 +172,7 @@ def option_lines(key: str, value: object, comment: str) -> Iterator[str]:
         for line in comment.splitlines():
             yield from comment_lines(line, "    ", "")
         comment = ""
-    if isinstance(value, list):
+    if isinstance(value, list) and len(text) > _WIDTH:
         yield from _listed(f"    {key}:", value, "      ")
     else:
         yield f"{text}  # {comment}" if comment else text

@@ -75,18 +75,15 @@ class Clock(Parameters):
 
     def stamps(self, positions: NDArray[np.int64]) -> Numbers:
         """Return the time stamps of steps, dates in days since 1970."""
-        found: Numbers
         if self.unit == "months":
             first, rest = _months(np.array([self.origin], np.int64), self.month_end)
             months = (first[0] + positions * int(self.step)).astype("datetime64[M]")
             begin = _of_months(months + int(self.month_end))
-            found = (begin + (-1 if self.month_end else 1) * rest[0]) / _DAY
-            return found
+            moments = begin + (-1 if self.month_end else 1) * rest[0]
+            return moments.astype(np.float64) / _DAY
         if self.unit == "dates":
-            found = (int(self.origin) + positions * int(self.step)) / _DAY
-            return found
-        found = self.origin + positions * self.step
-        return found
+            return (int(self.origin) + positions * int(self.step)).astype(np.float64) / _DAY
+        return self.origin + positions.astype(np.float64) * self.step
 
     def text(self, position: int) -> str | float | int | None:
         """Return a step's time stamp: a date as ISO 8601, a number, or None without time stamps."""
