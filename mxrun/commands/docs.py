@@ -27,6 +27,7 @@ _ORDER = (
     "data",
     "datasets",
     "training",
+    "losses",
     "evaluate",
     "inference",
     "loops",
