@@ -50,6 +50,7 @@ from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint,
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
 from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded
+from mxrun.train.measure import figure_prefixes
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.progress import Progress
 from mxrun.train.quantiles import percentiles
@@ -440,15 +441,15 @@ def _same_as_loss(built: ModelDefinition) -> list[str]:
     """
     losses = () if built.training.class_weights else built.model.losses
     names = {loss.equal_metric for loss in losses} if len(losses) == 1 else set()
-    return [kind.figure for kind in built.training.metrics if kind.figure in names]
+    kinds = losses[0].named(built.training.metrics) if names else ()
+    return [kind.figure for kind in kinds if kind.figure in names]
 
 
 def _in_order(figures: Mapping[str, Any], built: ModelDefinition) -> dict[str, Any]:
     """Return the figures of a summary, whose JSON is sorted by name, in the order of a training:
     the loss, then the metrics of each loss.
     """
-    metrics, losses = built.training.metrics, built.model.losses
-    prefixes = [f"{loss.name}." for loss in losses] if len(losses) > 1 else [""]
+    metrics, prefixes = built.training.metrics, figure_prefixes(built.model.measured)
     order = ["loss", *(f"{prefix}{kind.figure}" for prefix in prefixes for kind in metrics)]
     return {name: figures[name] for name in dict.fromkeys([*order, *figures]) if name in figures}
 

@@ -51,8 +51,7 @@ class Output:
         rows: Array = values.reshape(-1, *self.shape)[: len(records.names)]
         if self.scaling is None or records.series is None:
             return rows.copy()
-        rows = self.scaling.original(rows, records.series)
-        return rows
+        return self.scaling.original(rows, records.series)
 
     def to_json(self, values: Array) -> Row:
         """Return one record's result as JSON; of equal values the lower class comes first."""

@@ -65,7 +65,7 @@ class PartsSteps:
             loops=group.executors[0].device.host_loop,
             parts=built.parts,
         )
-        training, losses = built.training, built.model.losses
+        training, losses = built.training, built.model.measured
         partial = (ACCUMULATE,)
         measured = Phase(TRAIN, self._iterator, training.metrics, partial, scale=training.scale)
         first = Replica(group.executors[0], losses, measured, None)

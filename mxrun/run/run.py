@@ -184,7 +184,7 @@ class Run:
         train = self.phase(TRAIN, "train", (ACCUMULATE,))
         return kind(
             self.executor,
-            self.built.model.losses,
+            self.built.model.measured,
             train,
             evaluation,
             self.built.training,
@@ -192,7 +192,7 @@ class Run:
             self.engine,
             run,
             self._group if len(self.executors) > 1 else None,
-            {length: model.losses for length, model in self.built.buckets.items()},
+            {length: model.measured for length, model in self.built.buckets.items()},
         )
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
