@@ -41,16 +41,23 @@ _MAX_PROBLEMS = 12
 _MAX_WRITTEN, _MAX_INPUTS = 40, 20
 
 
-def survey_table(source: str, label: str | None, task: str | None, given: Parameters) -> DataSurvey:
+def survey_table(
+    source: str,
+    read: tuple[TableOutline, tuple[str, ...]],
+    label: str | None,
+    task: str | None,
+    given: Parameters,
+) -> DataSurvey:
     """Look at a table in a text file.
 
-    label: name or number of the label column; task: `classification` or `regression`, by default
-    as the label says; given: the options of the data set that are known. Raises UserError if the
-    table cannot be read, or has no label or no column of numbers.
+    read: its outline, and what was decided of its cells. label: name or number of the label column;
+    task: `classification` or `regression`, by default as the label says; given: the options of the
+    data set that are known. Raises UserError if the table cannot be read, or has no label or no
+    column of numbers.
     """
     assert isinstance(given, CsvOptions)
+    outline, decided = read
     files, own = find_files(source), given.model_fields_set
-    outline, decided = survey_cells(files, given.form, own)
     path = files[0]
     chosen = choose_label(outline, given, label, task, path)
     labels = {each.number for each in chosen.columns}
@@ -66,7 +73,7 @@ def survey_table(source: str, label: str | None, task: str | None, given: Parame
         whole = "; ".join(f"{each.column}: {each.comment}" for each in choices[:_MAX_PROBLEMS])
         raise UserError(Diagnostic(problem, None, expected, whole))
     options = _options(source, outline, chosen, choices, given)
-    complete = _read(options, chosen)
+    complete = _records(options, chosen)
     if chosen.kind == CLASSES:
         hint = "name another label column: --label COLUMN"
         check_class_counts(class_counts(complete), f"{path}: the label {chosen}", hint)
@@ -165,16 +172,7 @@ def _options(
     given: CsvOptions,
 ) -> dict[str, object]:
     """Return the options of the data set `csv`; defaults are left out."""
-    by_name, form = outline.by_name, outline.form
-    options: dict[str, object] = {"path": source, "header": outline.has_header}
-    if form.delimiter:
-        options["delimiter"] = form.delimiter
-    if form.encoding:
-        options["encoding"] = form.encoding
-    for key in CellForm.model_fields:
-        value = getattr(form.cells, key)
-        if value != CellForm.model_fields[key].default:
-            options[key] = list(value) if isinstance(value, tuple) else value
+    by_name, options = outline.by_name, file_options(source, outline)
     named = [each.name if by_name else each.number for each in label.columns]
     if by_name or label.columns != outline.columns[-1:]:
         options["label"] = named if len(named) > 1 else named[0]
@@ -184,7 +182,22 @@ def _options(
     return {**options, "columns": forms or "auto"}
 
 
-def _read(options: Mapping[str, object], label: TableLabel) -> Dataset:
+def file_options(source: str, outline: TableOutline) -> dict[str, object]:
+    """Return the options of a table's file and cells; defaults are left out."""
+    form = outline.form
+    options: dict[str, object] = {"path": source, "header": outline.has_header}
+    if form.delimiter:
+        options["delimiter"] = form.delimiter
+    if form.encoding:
+        options["encoding"] = form.encoding
+    for key in CellForm.model_fields:
+        value = getattr(form.cells, key)
+        if value != CellForm.model_fields[key].default:
+            options[key] = list(value) if isinstance(value, tuple) else value
+    return options
+
+
+def _records(options: Mapping[str, object], label: TableLabel) -> Dataset:
     """Read the table as training will."""
     given = CsvOptions.model_validate(_with_tuples(options))
     return read(given, "all", {"label": label.spec})

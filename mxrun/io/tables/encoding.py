@@ -125,6 +125,9 @@ class EncodedNumber(EncodedColumn):
     log: bool = Field(description="Whether logarithms are taken.")
     center: float = Field(description="What is subtracted.")
     spread: Annotated[float, Field(gt=0)] = Field(description="What the difference is divided by.")
+    of_series: dict[str, tuple[float, float]] = Field(
+        default={}, description="Center and spread of series that have their own, by name."
+    )
 
     @property
     def form(self) -> ColumnForm:
@@ -139,6 +142,28 @@ class EncodedNumber(EncodedColumn):
         """Names of its numbers in a row."""
         return (str(self), f"{self} missing") if self.indicator else (str(self),)
 
+    def original(
+        self, values: NDArray[Any], series: NDArray[np.str_] | None = None
+    ) -> NDArray[np.float64]:
+        """Return scaled numbers [records, ...] in the column's own units.
+
+        series: names of the records' series.
+        """
+        center, spread = self._scale(series, values.ndim)
+        found: NDArray[np.float64] = values.astype(np.float64) * spread + center
+        if self.log:
+            found = np.sign(found) * np.expm1(abs(found))
+        return found
+
+    def _scale(self, series: NDArray[np.str_] | None, rank: int) -> tuple[Any, Any]:
+        """Return center and spread: one of each, or arrays [records, 1, ...] of this rank."""
+        if series is None or not self.of_series:
+            return self.center, self.spread
+        names, at = np.unique(series, return_inverse=True)
+        known = [self.of_series.get(name, (self.center, self.spread)) for name in names.tolist()]
+        pairs = np.array(known)[at].reshape(-1, *[1] * (rank - 1), 2)
+        return pairs[..., 0], pairs[..., 1]
+
     def write(
         self, table: FeatureTable, column: FeatureColumn, target: NDArray[np.float32]
     ) -> ColumnTally:
@@ -152,7 +177,8 @@ class EncodedNumber(EncodedColumn):
                 raise UserError(Diagnostic(problem, hint="fill the gaps in"))
             values = np.where(gaps, self.fill, values)
         values = logarithm(values) if self.log else values
-        scaled = (values - self.center) / self.spread
+        center, spread = self._scale(table.names, 1)
+        scaled = (values - center) / spread
         target[:, 0] = np.clip(scaled, -_LARGEST, _LARGEST)
         if self.indicator:
             target[:, 1] = gaps
