@@ -64,9 +64,9 @@ class SeriesWindows:
     @property
     def covered(self) -> NDArray[np.bool_]:
         """Which steps lie in a window or its horizon, bool [steps]."""
-        changes = np.zeros(len(self.steps) + 1, np.int32)
-        np.add.at(changes, self.starts, 1)
-        np.add.at(changes, self.starts + self.form.length, -1)
+        count = len(self.steps) + 1
+        changes = np.bincount(self.starts, minlength=count)
+        changes -= np.bincount(self.starts + self.form.length, minlength=count)
         found: NDArray[np.bool_] = np.cumsum(changes[:-1]) > 0
         return found
 
