@@ -101,3 +101,15 @@ def test_commands_run_on_a_card(command: tuple[str, ...], tmp_path: Path) -> Non
     found = result(*command, "context=gpu:0", cwd=tmp_path, environment=stand_in.environment())
     if command[0] == "verify":
         assert found["passed"]
+
+
+def test_memory_outside_the_plan_is_measured_on_the_card(tmp_path: Path) -> None:
+    inspect = ("inspect-memory", "mlp_regression", "context=gpu")
+    environment = stand_in.environment(context=300 << 20)
+    found = result(*inspect, cwd=tmp_path, environment=environment)["outside"]["device"]
+    assert found["occupied_bytes"] == 300 << 20
+    # Tables and constants, each in a block of its own.
+    assert 0 < found["programs_bytes"] < 1 << 20
+    shown = succeeded(mxrun(*inspect, cwd=tmp_path, environment=environment)).stdout
+    assert "On the card 300.00 MiB are occupied by its driver" in shown
+    assert result("inspect-memory", "mlp_regression", cwd=tmp_path)["outside"]["device"] is None
