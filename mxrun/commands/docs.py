@@ -21,6 +21,7 @@ _ORDER = (
     "images",
     "weights",
     "tables",
+    "series",
     "text",
     "configs",
     "recurrences",

@@ -20,7 +20,7 @@ from mxrun.io.dataset.request import open_datasets
 from mxrun.options.shared import MAX
 from mxrun.options.train import TrainOptions
 from mxrun.preparation.budget import budget_notes
-from mxrun.preparation.device import context_notes, describe, host_body_notes
+from mxrun.preparation.device import context_notes, describe, host_body_notes, kind_of
 from mxrun.preparation.max_batch_size import max_batch_size
 from mxrun.preparation.micro_batches import micro_batch_notes, planned
 from mxrun.preparation.notes import Notify, ignore_note
@@ -166,7 +166,8 @@ def open_run(
     """Open the data, plan, and allocate; the run is not initialised.
 
     runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its
-    kernels are used again if they were autotuned, because times may have changed. datasets: the
+    kernels are used again if they were autotuned, because times may have changed, and so are the
+    plans of its library. datasets: the
     data if they are open already.
     """
     if built.missing:
@@ -179,7 +180,8 @@ def open_run(
     autotuned = None
     if saved is not None and is_timed(built):
         autotuned = {TRAIN: saved.implementations, **saved.others}
-    planned_run = planned(built, training=True, notify=notify, autotuned=autotuned)
+    with kind_of(built.options).adopting({} if saved is None else saved.kernel_plans):
+        planned_run = planned(built, training=True, notify=notify, autotuned=autotuned)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     plan_notes = (
         *micro_batch_notes(planned_run),

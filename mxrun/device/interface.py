@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -211,6 +212,14 @@ class Device(ABC):
     def unusable(cls, index: int) -> str:
         """Return why device `index`, which is here, cannot be used; empty if it can."""
         return ""
+
+    @classmethod
+    def adopting(cls, plans: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Return a context in which kernels are prepared with plans of a library made before.
+
+        plans: the records of another run's launches (`ProviderLaunch.record`).
+        """
+        return nullcontext()
 
     @classmethod
     @abstractmethod

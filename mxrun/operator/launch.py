@@ -6,7 +6,7 @@ them into its own form, once. A device that cannot run a kind of launch refuses 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -102,6 +102,10 @@ class LoopLaunch:
 
 class ProviderLaunch:
     """Run of a library's kernel; the device that the library belongs to knows its subclasses."""
+
+    def record(self) -> Mapping[str, str]:
+        """Return what the library made for it and may make otherwise another time, by its key."""
+        return {}
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,10 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     if saved.vocabulary != now.vocabulary:
         found.append("vocabulary: the tokens of the text have changed")
     found += plugin_differences(saved.plugins, now.plugins)
+    before, after = saved.plan.kernel_plans, now.plan.kernel_plans
+    common = before.keys() & after.keys()
+    if changed := [key for key in common if before[key] != after[key]]:
+        found.append(f"kernel library: {len(changed)} of {len(common)} plans have another text now")
     return found + _implementation_differences(saved.plan, now.plan)
 
 

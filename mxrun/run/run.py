@@ -15,9 +15,11 @@ from mxrun.base.array_file import Arrays
 from mxrun.base.context import Context
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec
 from mxrun.base.validation import Path as KeyPath
 from mxrun.executor.executor import Executor
+from mxrun.executor.library_plans import library_plans
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, base_phase
@@ -270,6 +272,7 @@ class Run:
                     for name, phase in self.plan.phases.items()
                     if name != TRAIN
                 },
+                kernel_plans=self._kernel_plans,
             ),
             config_sha256=options.sha256(self.keys_of_length),
             inference_sha256=options.inference_sha256(),
@@ -283,6 +286,10 @@ class Run:
             whites=self.datasets["train"].whites,
             started_from=self.started_from,
         )
+
+    @cached_property
+    def _kernel_plans(self) -> dict[str, str]:
+        return library_plans(self.plan, self.executors[0].device)
 
     @property
     def keys_of_length(self) -> tuple[KeyPath, ...]:

@@ -27,6 +27,7 @@ from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, parse_ar
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, Positive, check
+from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.progress import Count, Progress
@@ -79,6 +80,11 @@ class PlanRecord(Parameters):
     others: dict[str, dict[str, str]] = Field(
         default={}, description="The implementations of other phases' steps, by phase and name."
     )
+    kernel_plans: dict[str, str] = Field(
+        default={},
+        description="Plans that the kernel library made, by the digest of what they are for; a "
+        "resumed run uses them again.",
+    )
 
 
 class StartedFrom(Parameters):
@@ -116,7 +122,7 @@ class RunState(Parameters):
     label_column: str = Field(
         default="", description="The name of the label column, for tables with a header."
     )
-    encoding: TableEncoding | None = Field(
+    encoding: SeriesEncoding | TableEncoding | None = Field(
         default=None, description="What was learned of the columns of a table, if it was encoded."
     )
     vocabulary: Sha256 | None = Field(

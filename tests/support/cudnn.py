@@ -97,7 +97,7 @@ def card_description(name: str) -> DeviceDescription:
         CUDA,
         numpy_bodies=NumpyBodies.FLOAT32,
         library=library.version(),
-        card=recorded_card(name),
+        card=recorded_card(name).properties,
         alignment=ALIGNMENT,
     )
 

@@ -7,7 +7,8 @@ between two graphs.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ import numpy as np
 
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
+from mxrun.base.machine import Machine
 from mxrun.device.cuda.cudnn.launch import PlanLaunch
 from mxrun.device.cuda.host_bodies import HostBodies, HostCall
 from mxrun.device.cuda.launches import Constants, PlanCall, kernel_call
@@ -210,6 +212,10 @@ class CudaProgram(Program):
     def timed(self) -> TimedProgram:
         """Return the same calls with an event after each."""
         return TimedCalls(self, self._queue, [call.start for call in self._calls])
+
+    def overheads(self, peaks: Machine) -> Mapping[str, float]:
+        """Return the least seconds of each step's launches."""
+        return {name: count * peaks.loop_s for name, count in Counter(self.names).items()}
 
 
 def _is_captured(call: CudaCall) -> bool:

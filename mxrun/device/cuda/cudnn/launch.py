@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from mxrun.device.cuda.cudnn.constants import Attribute, DescriptorKind
 from mxrun.device.cuda.cudnn.descriptor import Descriptor, describe
 from mxrun.device.cuda.cudnn.graph import Role
 from mxrun.device.cuda.cudnn.library import require
-from mxrun.device.cuda.cudnn.plan import ExecutionPlan
+from mxrun.device.cuda.cudnn.plan import ExecutionPlan, digest_of
 from mxrun.operator.kernel import Handles
 from mxrun.operator.launch import Handle, Launch, ProviderLaunch
 from mxrun.operator.native_kernel import Scratch, Slot, bound
@@ -25,6 +26,10 @@ class PlanLaunch(ProviderLaunch):
     plan: ExecutionPlan
     places: Mapping[Role, Handle]
     scratch: Handle | None
+
+    def record(self) -> Mapping[str, str]:
+        """Return the plan's text by its key."""
+        return {digest_of(self.plan.key): json.dumps(self.plan.record, sort_keys=True)}
 
 
 @dataclass(frozen=True)

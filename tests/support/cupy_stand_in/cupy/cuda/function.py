@@ -29,7 +29,8 @@ def _code_of(symbol: str) -> Any:
     # Objects that were frozen are not listed.
     gc.unfreeze()
     for each in gc.get_objects():
-        if isinstance(each, (NativeFunction, MapLoop)):
+        # Not isinstance, which imports the modules that lazy ones stand for.
+        if issubclass(type(each), (NativeFunction, MapLoop)):
             kernel = each.__dict__.get("gpu_kernel")
             if kernel is not None and kernel.symbol == symbol:
                 return each
