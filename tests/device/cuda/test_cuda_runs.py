@@ -1,4 +1,4 @@
-"""Commands on a card, for which a stand-in for CuPy runs the CPU's loops by CUDA's rules."""
+"""Commands on a card, for which a stand-in for CuPy runs emulated kernels by CUDA's rules."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def test_a_trained_network_runs_on_card_and_cpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("verify", "digits_lenet"),
+        ("verify", "digits_lenet", "--steps", "2", "--batch", "4"),
         ("bench", "digits_lenet", "--steps", "5"),
         ("inspect-memory", "digits_lenet"),
-        ("train", "gpt_tiny", "train.max_steps=3"),
-        ("train", "lstm_tiny", "train.max_steps=3"),
-        ("train", "resnet20_cifar10", "train.max_steps=2", "data.batch_size=4"),
-        ("train", "digits_lenet", "train.epochs=1", "--profile"),
+        ("train", "gpt_tiny", "train.max_steps=3", "data.batch_size=1", "data.eval=null"),
+        ("train", "lstm_tiny", "train.max_steps=3", "data.batch_size=2", "data.eval=null"),
+        ("train", "resnet20_cifar10", "train.max_steps=2", "data.batch_size=2", "data.eval=null"),
+        ("train", "digits_lenet", "train.max_steps=4", "--profile"),
     ],
     ids=" ".join,
 )
