@@ -127,7 +127,8 @@ class GraphSegment:
                 self._graph.launch(queue.stream)
 
     def _capture(self) -> None:
-        queue, errors = self._queue.capturing, self._queue.cupy.errors
+        queue = self._queue.capturing
+        errors: tuple[type[Exception], ...] = (*queue.cupy.errors, InternalError)
         mode = queue.cupy.runtime.streamCaptureModeThreadLocal
         if any(isinstance(call, PlanCall) for call in self._calls):
             # Its handle allocates memory.
@@ -144,7 +145,7 @@ class GraphSegment:
                 finally:
                     graph = queue.stream.end_capture()
             self._graph = graph
-        except (*errors, InternalError) as error:
+        except errors as error:
             self._is_eager = True
             self._note(f"{len(self._calls)} launches cannot be captured as a graph: {error}")
         finally:
