@@ -117,7 +117,8 @@ class PlanCall:
 
     def start(self, queue: Queue) -> None:
         """Enqueue the plan on the queue's stream."""
-        execute(self.plan, self.pack, queue.cudnn)
+        with queue.lock:
+            execute(self.plan, self.pack, queue.cudnn)
 
 
 @dataclass(frozen=True)
