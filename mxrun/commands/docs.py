@@ -28,6 +28,7 @@ _ORDER = (
     "datasets",
     "training",
     "losses",
+    "players",
     "evaluate",
     "inference",
     "loops",
