@@ -32,6 +32,7 @@ _ORDER = (
     "datasets",
     "training",
     "losses",
+    "players",
     "evaluate",
     "inference",
     "loops",
