@@ -34,7 +34,14 @@ from mxrun.run.recomputation import measured_recompute
 from mxrun.run.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.run.run import Run
 from mxrun.run.storage_counters import StorageCounters
-from mxrun.run.together import agreed, ending_together, group_for, launched_group, require_same
+from mxrun.run.together import (
+    agreed,
+    ending_together,
+    group_for,
+    launched_group,
+    require_same,
+    watched,
+)
 from mxrun.run.train_summary import MemoryUse, StepTimes, TrainSummary, saved_best
 from mxrun.run.warm_start import WarmStartSource
 from mxrun.runtime.contention import CoreWaits
@@ -125,7 +132,8 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
         run, ranks = agreed(launched, lambda: _opened(parsed, observer, request, launched))
         try:
             require_same(ranks, run)
-            return _Training(run, observer, request, ranks).run()
+            with watched(ranks, run):
+                return _Training(run, observer, request, ranks).run()
         finally:
             run.close()
 
