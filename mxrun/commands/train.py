@@ -301,9 +301,9 @@ class _Training:
         observed = self._profile.run if isinstance(self._profile, RunProfile) else None
         loop = run.loop(self._observer, run=observed)
         run.restore(checkpoint, loop)
-        run.share(loop)
         directory = RunDirectory(start.commit().path, lock.check)
         begin_list(directory, run.bad_records)
+        run.share(loop)
         if run.vocabulary is not None:
             directory.write_vocabulary(run.vocabulary)
         checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)

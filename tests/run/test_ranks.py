@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, succeeded
 from interrupted_runs import CONFIG
+from PIL import Image
 from rank_jobs import FAULTY, MPIRUN, mxrun_on, on_ranks, python_on
 
 pytestmark = [
@@ -141,3 +143,50 @@ def test_what_is_missing_for_several_processes_is_named() -> None:
     done = mxrun("train", "net.yaml", DISTRIBUTED, environment=here)
     assert done.returncode == 2
     assert "pip install 'mxrun[dist]'" in done.stderr
+
+
+IMAGES = """\
+name: images
+threads: 1
+network:
+  inputs: {data: [1, 4, 4], label: []}
+  layers: [FullyConnected: {name: fc, num_hidden: 2}, SoftmaxOutput: {name: softmax, label: label}]
+data:
+  batch_size: 8
+  workers: 1
+  on_bad_record: skip
+  max_bad_records: 8
+  train: {dataset: image_folder, path: train, split: all, shuffle: true}
+train: {epochs: 2, optimizer: {sgd: {lr: 0.1, momentum: 0.9}}}
+"""
+
+
+@pytest.fixture
+def images(empty_folder: Path) -> None:
+    """Write 20 images, of which five are damaged."""
+    for number in range(20):
+        path = Path("train", "ab"[number // 10], f"{number:02}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), 12 * number, np.uint8)).save(path)
+        if number in (1, 4, 7, 12, 18):
+            path.write_bytes(b"no image")
+    Path("images.yaml").write_text(IMAGES)
+
+
+def test_D6_X10_bad_records_are_counted_over_all_ranks(images: None) -> None:
+    """And listed in the order of one process; gradients are means over the good ones."""
+    succeeded(mxrun("train", "images.yaml", "name=one", "batch_parts=4"))
+    done = mxrun_on(2, "train", "images.yaml", "name=two", DISTRIBUTED, "--json")
+    assert json.loads(succeeded(done).stdout)["bad_records"]["train"] == 5
+    assert results(Path("runs/two")) == results(Path("runs/one"))
+    few = mxrun_on(2, "train", "images.yaml", DISTRIBUTED, "data.max_bad_records=4")
+    assert few.returncode == 2
+    assert few.stderr.count("too many bad records") == 1
+    assert few.stderr.count("training has ended") == 1
+
+
+def test_a_record_that_one_rank_cannot_read_ends_all_at_the_same_step(images: None) -> None:
+    done = mxrun_on(4, "train", "images.yaml", DISTRIBUTED, "data.on_bad_record=error")
+    assert done.returncode == 2
+    assert done.stderr.count(".png") == 1, done.stderr
+    assert "training has ended before its first step: nothing was saved" in done.stderr
