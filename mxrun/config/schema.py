@@ -179,6 +179,12 @@ class Execution(Section):
         "of a part; default: 1, but 4 with a kvstore of several processes.",
         examples=[4],
     )
+    rank_timeout: Annotated[Annotated[float, Field(gt=0, le=86400)], NoEffect()] = Field(
+        default=120.0,
+        description="Seconds after which processes that train together end, if one of them was "
+        "stopped or keeps the others waiting.",
+        examples=[600],
+    )
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
         description="Gradients as nodes of the graph, or by traversing forward in reverse order: "

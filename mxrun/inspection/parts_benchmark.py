@@ -82,7 +82,7 @@ class PartsSteps:
             # Imported on demand: other runs need nothing of the stores.
             from mxrun.train.batch_parts import BatchParts
 
-            self._runner = BatchParts(self._engine, first, group, Agreement(OneRank()))
+            self._runner = BatchParts(self._engine, first, group, Agreement(OneRank(), {}))
         elif others:
             self._runner = DataParallel(self._engine, self._replicas, group)
         else:
