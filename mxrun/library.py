@@ -26,7 +26,7 @@ from mxrun.base.registry import Registry
 
 @cache
 def load() -> None:
-    """Import every module of `mxrun.ops`, which registers the operators."""
+    """Import every module of `mxrun.ops`; without, one is imported when it is looked up."""
     operators = importlib.import_module("mxrun.ops")
     for module in pkgutil.walk_packages(operators.__path__, "mxrun.ops."):
         importlib.import_module(module.name)

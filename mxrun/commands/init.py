@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
 from mxrun.config.bundled import find_config
@@ -84,7 +83,6 @@ def init(options: InitOptions) -> InitResult:
     Raises UserError if the data cannot be used as it is, for a file that exists, and for one that
     cannot be written. The same data gives the same file.
     """
-    library.load()
     source = _source(options.source)
     name, file = _names(options, source)
     _check_target(file, options)

@@ -55,7 +55,7 @@ def fusion(
     """Decorator: register a function that makes the fused property of a chain of `operators`."""
 
     def add(fuse: FusionRule) -> FusionRule:
-        FUSIONS.add(name, Fusion(operators, fuse, inference, keeps))
+        FUSIONS.add(name, Fusion(operators, fuse, inference, keeps), operators=operators)
         return fuse
 
     return add
