@@ -15,11 +15,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, MxrunError, OperatorRaised, SourceLocation, UserError
 from mxrun.base.registry import Registry
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from mxrun.base.dataclass import dataclass
 
 # Calls of a library into which a product is cut at most, and the work that each must have: a call
 # takes half a microsecond, and each reads all weights.

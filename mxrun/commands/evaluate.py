@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.data_part import DataPart, open_part
 from mxrun.inference.head_statistics import HeadEvaluation, statistics_of

@@ -6,10 +6,11 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
 from mxrun.config.bundled import find_config

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config

@@ -17,12 +17,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError, UserError

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_field, flow
 from mxrun.base.docstrings import docstring
 from mxrun.base.errors import SourceLocation

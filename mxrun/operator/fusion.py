@@ -23,8 +23,8 @@ outputs of the last operator.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.registry import Registry
 from mxrun.operator.register import AnyProperty
 

@@ -14,8 +14,9 @@ last steps.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Graph, Step, ValueId, writes
 from mxrun.operator.fusion import FUSIONS, Fusion
 from mxrun.operator.register import AnyProperty

@@ -7,10 +7,10 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostics, UserError
 from mxrun.config.load import load_file
 from mxrun.run.learning_curves import PARTS, figure_names, read_records

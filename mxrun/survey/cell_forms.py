@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.near_names import listed
 from mxrun.config.dump import flow
 from mxrun.io.tables.cells import CellForm

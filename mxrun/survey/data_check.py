@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset, fits
 from mxrun.io.dataset.location import RecordLocation

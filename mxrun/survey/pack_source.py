@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.config.bundled import bundled_configs

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, TensorSpec, align

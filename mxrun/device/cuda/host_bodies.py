@@ -8,11 +8,11 @@ overlap in the mirror.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.device.cuda.memory import PinnedMemory, address_of
 from mxrun.device.cuda.queue import Queue

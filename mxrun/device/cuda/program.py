@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.device.cuda.cudnn.launch import PlanLaunch
 from mxrun.device.cuda.host_bodies import HostBodies, HostCall

@@ -7,12 +7,12 @@ Pillow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import fail

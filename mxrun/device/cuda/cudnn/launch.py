@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
+from mxrun.base.dataclass import dataclass
 from mxrun.device.cuda.cudnn.constants import Attribute, DescriptorKind
 from mxrun.device.cuda.cudnn.descriptor import Descriptor, describe
 from mxrun.device.cuda.cudnn.graph import Role

@@ -15,10 +15,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from mxrun.base import disk_cache
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.once import cached_property, once
 from mxrun.device.cuda.cudnn.constants import (
