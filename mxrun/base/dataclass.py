@@ -39,8 +39,9 @@ else:
         return cls
 
 
+_NOTHING: dict[str, Any] = {"init": False, "repr": False, "eq": False}
 # By method, the options with which Python's own compiles little else.
-_OPTIONS: Mapping[str, Mapping[str, bool]] = {
+_OPTIONS: Mapping[str, dict[str, Any]] = {
     "__init__": {"init": True, "frozen": True},
     "__eq__": {"eq": True},
     "__hash__": {"unsafe_hash": True},
@@ -60,7 +61,7 @@ class _Deferred:
             self.cls.__name__,
             [(each.name, each.type, _copy(each)) for each in dataclasses.fields(self.cls)],
             namespace={"__doc__": self.name, **known},
-            **{"init": False, "repr": False, "eq": False, **_OPTIONS[self.name]},
+            **_NOTHING | _OPTIONS[self.name],
         )
         method = vars(made)[self.name]
         method.__qualname__ = f"{self.cls.__qualname__}.{self.name}"
