@@ -315,6 +315,7 @@ class LoadedModel(TextGenerator):
         outputs: Sequence[str] = (),
         batch: BatchSize | None = None,
         layout: Layout = "CHW",
+        steps: int | None = None,
     ) -> Prediction:
         """Run the network on records, as `mxrun infer` does.
 
@@ -326,7 +327,9 @@ class LoadedModel(TextGenerator):
         and dates too; they may also be a dictionary or a data frame of columns by name, a
         dictionary of one row, or a list of these, in which what a row lacks is missing. outputs:
         layers whose outputs are returned instead of the network's. batch: replaces the config's.
-        layout: `HWC` for arrays of images whose channels are last.
+        layout: `HWC` for arrays of images whose channels are last. A network of a series takes its
+        last steps, a table's path or columns by name, and predicts the `steps` after them, by
+        default a horizon.
 
         The network is planned, allocated and bound for the first call of a number of records, and
         kept: the next ones only compute. `predictor` fixes the number.
@@ -335,7 +338,7 @@ class LoadedModel(TextGenerator):
         """
         names, batch = tuple(outputs), batch_size(batch)
         predictor = self._predictors.get((names, batch), lambda: self._predictor(names, batch))
-        return predictor.predict(data, layout=layout)
+        return predictor.predict(data, layout=layout, steps=steps)
 
     def predictor(self, batch: int | None = None, *, outputs: Sequence[str] = ()) -> Predictor:
         """Return the network prepared for calls in a loop, all of which run in batches of one size.

@@ -71,7 +71,7 @@ class NumberReader:
         limit: str = "float32",
         form: CellForm = USUAL_CELLS,
     ) -> None:
-        self._dtype, self._gaps, self._limit, self._form = dtype, gaps, limit, form
+        self._dtype, self._gaps, self._limit, self.form = dtype, gaps, limit, form
         self._parts: list[NDArray[Any]] = []
 
     def add(self, cells: Sequence[bytes], exact: bool) -> list[int]:
@@ -79,14 +79,14 @@ class NumberReader:
 
         exact: whether a cell of the same rows has an underscore, which `float` accepts.
         """
-        is_python = self._form.reads_as_python and not (exact and b"_" in b"".join(cells))
-        values = _floats(cells, self._form) if is_python else None
+        is_python = self.form.reads_as_python and not (exact and b"_" in b"".join(cells))
+        values = _floats(cells, self.form) if is_python else None
         if values is None:
-            values = np.array(list(map(self._form.number, cells)))
+            values = np.array(list(map(self.form.number, cells)))
         bad: list[int] = []
         if not np.isfinite(values).all():
             odd = np.flatnonzero(~np.isfinite(values)).tolist()
-            bad = [at for at in odd if not (self._gaps and self._form.is_gap(cells[at]))]
+            bad = [at for at in odd if not (self._gaps and self.form.is_gap(cells[at]))]
         if not bad and self._limit == "float32":
             at = first_unrepresentable(np.nan_to_num(values), "float32")
             bad = [] if at is None else [at]
