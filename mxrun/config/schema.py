@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from mxrun.base.description import Written
 from mxrun.base.limits import MAX_SEED
@@ -100,9 +100,6 @@ def are_plugins(files: Sequence[object]) -> bool:
 
 class Execution(Section):
     """How a run computes."""
-
-    # Sections that are parts of another are not validated by themselves.
-    model_config = ConfigDict(defer_build=True)
 
     name: Annotated[
         str,

@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from typing_extensions import Self
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.threads import start_thread
 from mxrun.runtime.ranks import RankGroup
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.location import RecordLocation
