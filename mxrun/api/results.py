@@ -192,13 +192,16 @@ class Prediction:
 
     outputs: by name, [records, ...]. sources: (file, number of the record in it) for each record;
     the file is empty for arrays. classes: names of the classes, if the first output has one value
-    for each. notes: notes to the user.
+    for each. notes: notes to the user. times: of a forecast, the time stamps of each series' steps,
+    dates as ISO 8601; its outputs are the targets by name, float64 [series, steps], and its sources
+    have the names of the series.
     """
 
     outputs: Mapping[str, Array] = field(repr=False)
     sources: Sequence[tuple[str, int]] = field(repr=False)
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), repr=False)
+    times: tuple[tuple[str | float | None, ...], ...] = field(default=(), repr=False)
 
     @property
     def values(self) -> Array:

@@ -19,8 +19,12 @@ _MAX_ABOUT = 4
 _ORDER = (
     "first_network",
     "images",
+    "phone_photos",
     "weights",
     "tables",
+    "exports",
+    "sensors",
+    "series",
     "text",
     "configs",
     "recurrences",

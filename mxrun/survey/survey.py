@@ -76,7 +76,8 @@ class DataSurvey:
     None where records differ. mean, std: of the training part's values, by channel or column, or
     one for all; empty if they need no change. target: mean and deviation of labels that are
     numbers to predict, else None; label_shape: the shape of a label. vocabulary: the number of
-    different tokens of texts. facts: what was seen, one sentence each. warnings: what stands in the
+    different tokens of texts. naive_shape, future_shape: of a series' naive forecast, and of what
+    is known of its future. facts: what was seen, one sentence each. warnings: what stands in the
     way of good results. left_out: data that are not used, and why; doubts: what was decided and may
     be doubted: each with the key that changes it.
     """
@@ -92,6 +93,8 @@ class DataSurvey:
     target: tuple[float, float] | None = None
     label_shape: Shape = ()
     vocabulary: int = 0
+    naive_shape: Shape = ()
+    future_shape: Shape = ()
     comments: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

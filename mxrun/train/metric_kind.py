@@ -122,6 +122,8 @@ class MetricKind(Parameters):
 
     higher_is_better: ClassVar[bool] = False
     is_table: ClassVar[bool] = False
+    # Whether totals of different records may be added.
+    adds_up: ClassVar[bool] = True
     # When the figure is undefined, although there are records; empty if it never is.
     undefined: ClassVar[str] = ""
 

@@ -46,7 +46,8 @@ class FeatureColumn:
 class FeatureTable:
     """Columns of equal length, from which the network's data are encoded; `rows` selects records.
 
-    cells: the form in which its cells were written.
+    cells: the form in which its cells were written. series: name of the series of each row, of
+    those in which numbers have a scale of their own.
 
     Any reader of tables can make one: `number_column` and `word_column` make its columns.
     """
@@ -54,6 +55,7 @@ class FeatureTable:
     columns: tuple[FeatureColumn, ...]
     rows: Rows | None = None
     cells: CellForm = USUAL_CELLS
+    series: NDArray[np.str_] | None = None
 
     def __len__(self) -> int:
         length = len(self.columns[0])
@@ -67,6 +69,11 @@ class FeatureTable:
         """Return the selected records of a column of numbers, float64."""
         assert column.numbers is not None
         return column.numbers if self.rows is None else column.numbers[self.rows]
+
+    @property
+    def names(self) -> NDArray[np.str_] | None:
+        """The series of the selected records; None if all have one scale."""
+        return self.series if self.series is None or self.rows is None else self.series[self.rows]
 
     def codes(self, column: FeatureColumn) -> NDArray[np.int32]:
         """Return the selected records of a column of words, int32."""
