@@ -28,7 +28,7 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Machine:
-    """Peak figures of `threads` together.
+    """Peak figures of `threads` together; of a device that is not measured, threads is 0.
 
     flops_per_s: of a matrix product, by the dtype of its factors; `float32` is always present,
         `bfloat16` if the processor has instructions for it.

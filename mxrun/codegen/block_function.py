@@ -23,6 +23,10 @@ class BlockFunction(NativeFunction):
         """Raise InternalError: a processor runs no blocks."""
         raise InternalError(f"{self.body.__qualname__} is code for the blocks of a GPU")
 
+    @property
+    def _options(self) -> tuple[object, ...]:
+        return *super()._options, self.threads
+
     def compile_kernel(self, symbol: str) -> GpuKernel:
         """Compile the function to the kernel `symbol`, of which a block is a task."""
         from mxrun.codegen.sequential.compiler import compile_block_kernel

@@ -149,8 +149,12 @@ class NativeFunction:
         identity = identity_of(self.body, _VOCABULARY_MODULES)
         name = f"{self.body.__module__}.{self.body.__qualname__}"
         maps = "\n".join(each.text for each in self.maps)
-        options = f"{self.arguments}\n{self.constants} {self.is_compact}\n{maps}"
+        options = f"{self.arguments}\n{self._options}\n{maps}"
         return None if identity is None else f"{name}\n{options}\n{identity}"
+
+    @property
+    def _options(self) -> tuple[object, ...]:
+        return self.constants, self.is_compact
 
     @property
     def source(self) -> FunctionSource:

@@ -28,6 +28,7 @@ _ORDER = (
     "data",
     "datasets",
     "training",
+    "losses",
     "evaluate",
     "inference",
     "loops",

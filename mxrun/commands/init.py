@@ -235,7 +235,11 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
     if texts := text_dataset_of(path, label, options.kind == "text"):
         if texts == TEXT:
             _refuse_label(label, source)
-        return survey_text(source) if texts == TEXT else survey_text_lines(source, label)
+        return (
+            survey_text(source)
+            if texts == TEXT
+            else survey_text_lines(source, label, options.kind == "text")
+        )
     tables = DATASETS.attribute("suffixes")[TABLE]
     named = path.with_suffix("") if suffix in COMPRESSED else path
     if named.suffix.lower() in tables or suffix == ".zip":
@@ -257,6 +261,8 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
         hint = "give the folder that holds the files"
     elif suffix == ".npy":
         hint = "save data and labels together: numpy.savez('data.npz', data=..., label=...)"
+    else:
+        hint = "--as text reads it as a text, --as table as a table"
     problem = f"{path}: this kind of file is not known"
     raise UserError(
         Diagnostic(problem, None, expected, suffix or "a file without suffix", hint=hint)

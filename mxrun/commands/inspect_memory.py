@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mxrun.base.device import GPU
+from mxrun.base.device import CUDA, GPU
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs
 from mxrun.config import Parsed, RunOptions
@@ -17,9 +17,10 @@ from mxrun.config.bundled import find_config
 from mxrun.device.interface import Device
 from mxrun.device.registry import recorded_device
 from mxrun.executor.bind import bind
+from mxrun.executor.step_figures import step_figures
 from mxrun.frontend import build
 from mxrun.generation.network import language_model, plan_generation
-from mxrun.graph.phases import GENERATE
+from mxrun.graph.phases import EVALUATE, GENERATE, TRAIN
 from mxrun.inspection.memory_report import MemoryReport, memory_report
 from mxrun.inspection.what_if import WhatIfRequest, what_if
 from mxrun.operator.native_kernel import Addition, add_loop
@@ -129,11 +130,16 @@ def _planned_memory(
             notify(
                 "--what-if plans other settings, which takes about ten times as long as this plan"
             )
+        device = open_device(run.built.options, run.plan.device)
+        # What the CPU can do is not known before it is measured.
+        peaks = device.known_peaks() if run.plan.device.family == CUDA else None
+        phases = [name for name in (TRAIN, EVALUATE) if name in run.plan.phases]
         what_if_request = WhatIfRequest(parsed, training, threads, run.built, run.plan)
         return replace(
             memory_report(run, phase),
             outside=outside_bytes(run.built.options, run.plan, notify) if measured else {},
             what_if=what_if(what_if_request) if options.what_if else None,
+            step=None if peaks is None else step_figures(run.plan, phases[0], device, peaks),
         )
 
 

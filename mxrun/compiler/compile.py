@@ -183,7 +183,7 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
             raise InternalError("a plan of other phases than inference changes its parameters")
         graphs = fold_parameter_constants(graphs)
     _check_states(graphs)
-    pinned = place_pinned(list(graphs.values()), request.staged)
+    pinned = place_pinned(list(graphs.values()), request.staged, request.partial_sums)
     sharing = Sharing(request.in_place, request.join, request.add_to)
     plain = {
         phase: _placed(phase, graph, pinned, request, sharing) for phase, graph in graphs.items()

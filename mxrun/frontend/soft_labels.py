@@ -42,7 +42,7 @@ def soft_label_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diag
     Labels that transforms change, that are read lazily or generated are not checked.
     """
     problems = []
-    for loss in model.losses:
+    for loss in model.measured:
         for dataset in datasets:
             column = dataset.fields.get(loss.label)
             if column is None or any(dataset.pipeline.of(loss.label)) or _is_drawn(dataset):

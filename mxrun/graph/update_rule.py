@@ -94,6 +94,11 @@ def accumulated(parameter: str) -> str:
     return f"{parameter}:grad"
 
 
+def partial_sum(level: int) -> str:
+    """Return the name of the memory in which a sum of 2^level batch parts' gradients waits."""
+    return f"partial_sum:{level}"
+
+
 def averaged(parameter: str) -> str:
     """Return the name of the moving average of a parameter."""
     return f"{parameter}:average"

@@ -130,6 +130,7 @@ class HeadStatistics(ABC):
 
         The run's evaluation computes those that support the loss's own view of its tensors.
         """
+        configured = self._loss.named(configured)
         known = {
             kind.figure for kind in configured if not kind.why_unsupported(self._loss.measured)
         }

@@ -50,9 +50,9 @@ class Output:
         """Return a copy of the records of a batch, [batch, *shape], as they are reported."""
         count = len(records.names)
         rows: Array = values.reshape(-1, *self.shape)[:count]
-        if self.scaling is not None and records.series is not None:
-            rows = self.scaling.original(rows, records.series)
-        return np.array(rows)
+        if self.scaling is None or records.series is None:
+            return rows.copy()
+        return self.scaling.original(rows, records.series)
 
     def to_json(self, values: Array) -> Row:
         """Return one record's result as JSON; of equal values the lower class comes first."""

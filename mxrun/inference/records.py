@@ -282,7 +282,7 @@ class DatasetSource(RecordSource):
         self._model, self._options, self._data = built.model, built.options, built.options.data
         self._label_inputs = label_inputs(built)
         self._metrics, self._dataset = metrics, dataset
-        labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
+        labels = dict.fromkeys(each.label for each in built.model.measured if each.label)
         self._targets = tuple(labels) if targets else ()
         self.total, self.notes, self._path = len(dataset), tuple(notes), path
         self.tally, self.is_counted = dataset.tally, True
@@ -310,7 +310,7 @@ class DatasetSource(RecordSource):
             measure = None
             if self._metrics is not None:
                 phase = Phase(EVALUATE, iterator, self._metrics)
-                measure = Measure(executor, phase, self._model.losses, inputs.arrays)
+                measure = Measure(executor, phase, self._model.measured, inputs.arrays)
             while (batch := iterator.next_into(inputs.arrays)) is not None:
                 if not batch.valid:
                     # All of its records are bad.
@@ -374,7 +374,7 @@ class DatasetSource(RecordSource):
         Labels are classes or regression targets. None too if they are also data, as in an
         autoencoder.
         """
-        axes = {loss.label: _label_axes(loss) for loss in self._model.losses if _label_axes(loss)}
+        axes = {each.label: _label_axes(each) for each in self._model.measured if _label_axes(each)}
         if len(axes) != 1:
             return None
         label, max_rank = axes.popitem()

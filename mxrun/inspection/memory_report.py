@@ -24,7 +24,7 @@ class MemoryReport:
     micro_batches: number of micro-batches of each context's batch. outside: resident bytes by kind
     of a process that is ready to run the plan but has no arena; empty if the system does not report
     them, or if they were not requested. what_if: effects of other settings; None if they were not
-    requested.
+    requested. step: what a step takes at least on a card, see `step_figures`; else None.
     """
 
     name: str
@@ -35,6 +35,7 @@ class MemoryReport:
     plan: Plan
     outside: Mapping[str, Any] = field(default_factory=dict)
     what_if: Mapping[str, Any] | None = None
+    step: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -69,6 +70,7 @@ class MemoryReport:
             "blocks": self._blocks(),
             "outside": self.outside,
             "what_if": self.what_if,
+            "step": self.step,
         }
 
     def _peak(self) -> dict[str, Any]:

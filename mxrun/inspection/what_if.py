@@ -166,7 +166,7 @@ class _Changes:
         request = self._request
         try:
             built = build(request.parsed.with_values(values), batch)
-            built = built.on_contexts() if request.training else built
+            built = built.divided() if request.training else built
             plan = plan_for(built, request.training, request.threads)
         except UserError:
             return

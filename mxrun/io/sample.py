@@ -32,7 +32,7 @@ from mxrun.io.encodings import marked_encoding, refuse_compressed
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
-from mxrun.io.images.decode import decoded, takes_images
+from mxrun.io.images.decode import decoded, has_frames, takes_images
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import SUFFIXES, image_kind
 from mxrun.io.images.pillow import image_pixels
@@ -197,6 +197,8 @@ def _records(
     elif image_kind(content) is not None:
         _require_image(spec, name)
         image = EncodedImage(content, str(name), sample.as_stored)
+        if not sample.remarks and has_frames(image):
+            sample.remarks.append(f"of several pages or frames the first is read: {name}")
         yield from _image_records(image, name, sample)
     else:
         _require_table(content, name, sample.table.encoding)

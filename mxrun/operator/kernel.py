@@ -46,6 +46,15 @@ class Handles:
     extra_outputs: tuple[Handle | None, ...] = ()
     workspace: Handle | None = None
 
+    def moved(self, to: Callable[[Handle], Handle]) -> Handles:
+        """Return the handles of the tensors at other places."""
+
+        def each(handles: tuple[Handle | None, ...]) -> tuple[Handle | None, ...]:
+            return tuple(None if handle is None else to(handle) for handle in handles)
+
+        (workspace,) = each((self.workspace,))
+        return Handles(each(self.inputs), each(self.outputs), each(self.extra_outputs), workspace)
+
 
 @dataclass(frozen=True)
 class ConcatLayout:

@@ -97,7 +97,7 @@ class Selection:
     def __init__(
         self, graph: Graph, device: DeviceDescription, choice: KernelSelection, fixed: bool
     ) -> None:
-        self.builder = GraphBuilder(graph)
+        self.builder = GraphBuilder(replace(graph, alignment=device.alignment))
         self.builder.steps = []
         self.graph = graph
         self.steps = {step.name: step for step in graph.steps}

@@ -1,7 +1,7 @@
 """Plan: frozen record of the schedule and of the offset of every byte of a run.
 
 One arena per context: [pinned: parameters, optimizer, auxiliary | io slots | reusable: the largest
-of the phases]. Offsets and block sizes are multiples of 64 bytes.
+of the phases]. Offsets and block sizes are multiples of the device's alignment.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from mxrun.graph.naming import in_words
 from mxrun.planner.hint import CONCAT_IN_PLACE
 from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text
+from mxrun.report.step_figures import step_parts
 from mxrun.report.tables import Report, titled_table
 from mxrun.report.timeline import Timeline
 from mxrun.report.what_if import what_if_tables
@@ -44,6 +45,7 @@ def memory_tables(report: Report) -> list[RenderableType]:
         _live(report),
         *_refused(report["hints"]),
         *what_if_tables(report),
+        *step_parts(report["step"]),
         *_resident_memory(report["outside"]),
     ]
 

@@ -199,7 +199,9 @@ class _Translation:
                 array = array.transpose(3, 2, 0, 1)
         if array.ndim == 4 and len(spec.shape) == 2 and array.size == spec.elements:
             array = array.reshape(len(array), -1)
-        return np.ascontiguousarray(array, spec.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # What the dtype cannot hold becomes infinite, and is refused if it is loaded.
+            return np.ascontiguousarray(array, spec.dtype)
 
     def _apply(self, table: WeightTable) -> Iterator[str]:
         """Bring the arrays into this network's form by what the table says; yield notes."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from mxrun.io.tables.forms import ColumnForm, select_forms
 from mxrun.io.tables.learn import learn_encoding
 from mxrun.io.tables.readers import TableColumn
 from mxrun.report.printable import printable_line
+from mxrun.survey.cell_forms import survey_cells, written_cells
 from mxrun.survey.columns import ColumnDraft, choose_form
 from mxrun.survey.survey import (
     DataSurvey,
@@ -55,9 +57,13 @@ def survey_table(
     """
     assert isinstance(given, CsvOptions)
     outline, decided = read
-    path = find_files(source)[0]
+    files, own = find_files(source), given.model_fields_set
+    path = files[0]
     chosen = choose_label(outline, given, label, task, path)
     labels = {each.number for each in chosen.columns}
+    if any(outline.key(each) in (outline.form.columns or {}) for each in chosen.columns):
+        outline, decided = survey_cells(files, given.form, own, labels)
+        chosen = choose_label(outline, given, label, task, path)
     others = [each for each in outline.columns if each.number not in labels]
     choices = _choices(others, outline, given)
     data = [each for each in choices if not each.is_ignored]
@@ -106,11 +112,21 @@ def _choices(
     if problems:
         raise UserError(problems)
     return [
-        choose_form(column, outline)
+        _with_cells(choose_form(column, outline), outline)
         if type(form) is ColumnForm
         else ColumnDraft(column, _written(form), "as given")
         for column, form in zip(columns, forms, strict=True)
     ]
+
+
+def _with_cells(draft: ColumnDraft, outline: TableOutline) -> ColumnDraft:
+    """Return the treatment with the form of the column's cells, if it is not the table's."""
+    own = (outline.form.columns or {}).get(outline.key(draft.column))
+    if own is None or own.cells is None or draft.is_ignored:
+        return draft
+    form = draft.form if isinstance(draft.form, dict) else {draft.form: {}}
+    form = {kind: {**given, "cells": written_cells(own.cells)} for kind, given in form.items()}
+    return replace(draft, form=form, is_auto=False)
 
 
 def _written(form: ColumnForm) -> object:
@@ -162,7 +178,7 @@ def _options(
         options["label"] = named if len(named) > 1 else named[0]
     options |= label.options
     every = len(choices) <= _MAX_WRITTEN
-    forms = {_key(each.column, by_name): each.form for each in choices if every or not each.is_auto}
+    forms = {outline.key(each.column): each.form for each in choices if every or not each.is_auto}
     return {**options, "columns": forms or "auto"}
 
 
@@ -181,14 +197,17 @@ def file_options(source: str, outline: TableOutline) -> dict[str, object]:
     return options
 
 
-def _key(column: TableColumn, by_name: bool) -> str:
-    return column.name if by_name else str(column.number)
-
-
 def _records(options: Mapping[str, object], label: TableLabel) -> Dataset:
     """Read the table as training will."""
-    given = CsvOptions.model_validate_json(json.dumps(options))
+    given = CsvOptions.model_validate(_with_tuples(options))
     return read(given, "all", {"label": label.spec})
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return options of a config with tuples for their lists."""
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(each) for key, each in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _target(labels: NDArray[np.float32]) -> tuple[float, float]:
@@ -207,7 +226,7 @@ def _comments(
     columns = {}
     for each in choices:
         name = "" if by_name or not each.column.name else f"{each.column}: "
-        columns[f"columns.{_key(each.column, by_name)}"] = f"{name}{each.comment}"
+        columns[f"columns.{outline.key(each.column)}"] = f"{name}{each.comment}"
     return {
         "label": f"{label.why}; `mxrun init --label COLUMN` names another",
         "header": named,

@@ -74,11 +74,21 @@ class PlanRecord(Parameters):
         description="Number of contexts that computed parts of each batch side by side. The "
         "auxiliary states, such as moving statistics, are those of the first one.",
     )
+    batch_parts: Annotated[int, Field(ge=1)] = Field(
+        default=1,
+        description="Number of parts of each batch whose gradients were summed in a fixed tree, on "
+        "however many processes. The auxiliary states are those of the first one.",
+    )
     implementations: dict[str, str] = Field(
         description="The implementation of each step of training, by name."
     )
     others: dict[str, dict[str, str]] = Field(
         default={}, description="The implementations of other phases' steps, by phase and name."
+    )
+    kernel_plans: dict[str, str] = Field(
+        default={},
+        description="Plans that the kernel library made, by the digest of what they are for; a "
+        "resumed run uses them again.",
     )
 
 

@@ -7,7 +7,8 @@ between two graphs.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ import numpy as np
 
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
+from mxrun.base.machine import Machine
 from mxrun.device.cuda.cudnn.launch import PlanLaunch
 from mxrun.device.cuda.host_bodies import HostBodies, HostCall
 from mxrun.device.cuda.launches import Constants, PlanCall, kernel_call
@@ -138,7 +140,7 @@ class GraphSegment:
             finally:
                 graph = stream.end_capture()
             self._graph = graph
-        except errors as error:
+        except (*errors, InternalError) as error:
             self._is_eager = True
             self._note(f"{len(self._calls)} launches cannot be captured as a graph: {error}")
         finally:
@@ -198,14 +200,18 @@ class CudaProgram(Program):
         queue = self._queue
         queue.use()
         for index, call in enumerate(self._calls):
-            with queue.named(self.names[index]):
+            with queue.named(self.names[index], is_exact=True):
                 call.start(queue)
-            queue.wait(self.names[index])
+            queue.wait(self.names[index], is_exact=True)
             after(index)
 
     def timed(self) -> TimedProgram:
         """Return the same calls with an event after each."""
         return TimedCalls(self, self._queue, [call.start for call in self._calls])
+
+    def overheads(self, peaks: Machine) -> Mapping[str, float]:
+        """Return the least seconds of each step's launches."""
+        return {name: count * peaks.loop_s for name, count in Counter(self.names).items()}
 
 
 def _is_captured(call: CudaCall) -> bool:

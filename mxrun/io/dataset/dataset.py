@@ -340,6 +340,7 @@ class Dataset:
                 problem = f"the network's input {name!r} does not fit data set {self.name!r}"
                 sizes = ", ".join("any" if size is None else str(size) for size in shape)
                 hint = f"declare it in network.inputs as {name}: [{sizes}]"
+                hint += _other_size(pipeline, name, spec.shape)
                 got = f"{dtype}[{sizes}]"
                 if name == "data" and self.encoding is not None:
                     columns = self.encoding.inputs
@@ -354,6 +355,15 @@ class Dataset:
             return column.shape, column.dtype if column.scale is None else "float32"
         spec = self.fields[name].spec
         return spec.shape, spec.dtype
+
+
+def _other_size(pipeline: Pipeline, name: str, wanted: Shape) -> str:
+    """Return how the last transform that gives images a size gives them the one that is wanted."""
+    sized = [step for step in pipeline.of(name) if hasattr(step.transform, "size")]
+    if not sized or len(wanted) != 3:
+        return ""
+    size = str(wanted[1]) if wanted[1] == wanted[2] else str([*wanted[1:]])
+    return f", or write `size: {size}` of {sized[-1].transform.name} (and of resize before it)"
 
 
 def fits(shape: Shape, known: RecordShape) -> bool:

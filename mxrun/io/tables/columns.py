@@ -45,16 +45,26 @@ class TableOutline:
         """Whether each column has a name of its own."""
         return not self.repeated and all(each.name for each in self.columns)
 
+    def key(self, column: TableColumn) -> str:
+        """Return the key of a column in the table's `columns`."""
+        return column.name if self.by_name else str(column.number)
+
 
 def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
     """Read all cells of a table in one or several files.
 
-    form: what is known of their form. Raises UserError if they are not a table of one row, and of
-    as many columns as it says.
+    form: what is known of their form; its `columns` may give some a form of their cells. Raises
+    UserError if they are not a table of one row, and of as many columns as it says.
     """
     delimiter = form.delimiter or _delimiter(paths[0], form)
     everything = replace(
-        form, delimiter=delimiter, data=None, label=None, columns={}, unique=False, codes=True
+        form,
+        delimiter=delimiter,
+        data=None,
+        label=None,
+        columns=form.columns or {},
+        unique=False,
+        codes=True,
     )
 
     def finish(

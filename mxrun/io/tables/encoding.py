@@ -88,6 +88,9 @@ class EncodedColumn(Parameters):
 
     name: str = Field(description="Its name; empty if the table has no header.")
     number: Annotated[int, Field(ge=0)] = Field(description="Its number in training's table.")
+    cells: CellForm | None = Field(
+        default=None, description="Form of its numbers and missing values; null: the table's."
+    )
 
     def __str__(self) -> str:
         return self.name or f"column {self.number}"
@@ -131,8 +134,8 @@ class EncodedNumber(EncodedColumn):
         """The treatment by which other records of the column are read."""
         missing: Any = "error" if self.fill is None else "mean"
         if self.kind == "date":
-            return DateForm(missing=missing, format=self.format)
-        return NumberForm(missing=missing)
+            return DateForm(missing=missing, format=self.format, cells=self.cells)
+        return NumberForm(missing=missing, cells=self.cells)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -206,7 +209,8 @@ class EncodedCategory(EncodedColumn):
     @property
     def form(self) -> ColumnForm:
         """The treatment by which other records of the column are read."""
-        return CategoryForm(missing="error" if self.refuses_gaps else "category")
+        missing: Any = "error" if self.refuses_gaps else "category"
+        return CategoryForm(missing=missing, cells=self.cells)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -268,7 +272,7 @@ class EncodedText(EncodedColumn):
     @property
     def form(self) -> ColumnForm:
         """The treatment by which other records of the column are read."""
-        return TextForm()
+        return TextForm(cells=self.cells)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -353,7 +357,7 @@ class TableEncoding(Parameters):
             expected = f"[records, {len(self.columns)}]: {listed([*map(str, self.columns)])}"
             raise UserError(Diagnostic(problem, None, expected, str(list(array.shape))))
         columns = [
-            _of_array(column, array[:, at], where, self.cells)
+            _of_array(column, array[:, at], where, column.cells or self.cells)
             for at, column in enumerate(self.columns)
         ]
         return self.encode(FeatureTable(tuple(columns)), where)

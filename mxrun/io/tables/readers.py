@@ -70,7 +70,7 @@ class NumberReader:
         limit: str = "float32",
         form: CellForm = USUAL_CELLS,
     ) -> None:
-        self._dtype, self._gaps, self._limit, self._form = dtype, gaps, limit, form
+        self._dtype, self._gaps, self._limit, self.form = dtype, gaps, limit, form
         self._parts: list[NDArray[Any]] = []
 
     def add(self, cells: Sequence[bytes], exact: bool) -> list[int]:
@@ -78,14 +78,14 @@ class NumberReader:
 
         exact: whether a cell of the same rows has an underscore, which `float` accepts.
         """
-        is_python = self._form.reads_as_python and not (exact and b"_" in b"".join(cells))
-        values = _floats(cells, self._form) if is_python else None
+        is_python = self.form.reads_as_python and not (exact and b"_" in b"".join(cells))
+        values = _floats(cells, self.form) if is_python else None
         if values is None:
-            values = np.array(list(map(self._form.number, cells)))
+            values = np.array(list(map(self.form.number, cells)))
         bad: list[int] = []
         if not np.isfinite(values).all():
             odd = np.flatnonzero(~np.isfinite(values)).tolist()
-            bad = [at for at in odd if not (self._gaps and self._form.is_gap(cells[at]))]
+            bad = [at for at in odd if not (self._gaps and self.form.is_gap(cells[at]))]
         if not bad and self._limit == "float32":
             at = first_unrepresentable(np.nan_to_num(values), "float32")
             bad = [] if at is None else [at]
@@ -238,7 +238,7 @@ class DateReader:
     """
 
     def __init__(self, date_format: str | None, form: CellForm = USUAL_CELLS) -> None:
-        self._format, self._form = date_format, form
+        self._format, self.form = date_format, form
         self._parts: list[NDArray[np.float64]] = []
         self._known: dict[bytes, float] = {}
         self._rows = 0
@@ -251,8 +251,8 @@ class DateReader:
         if days is None:
             days = np.array([*map(self._day, cells)])
             odd = np.flatnonzero(np.isnan(days)).tolist()
-            gaps = [at for at in odd if self._form.is_gap(cells[at])]
-            wrong = next((at for at in odd if not self._form.is_gap(cells[at])), None)
+            gaps = [at for at in odd if self.form.is_gap(cells[at])]
+            wrong = next((at for at in odd if not self.form.is_gap(cells[at])), None)
             if wrong is not None and self.wrong is None:
                 self.wrong = self._rows + wrong, cells[wrong]
         self._rows += len(cells)

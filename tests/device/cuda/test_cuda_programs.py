@@ -66,12 +66,12 @@ def addition(source: Handle, target: Handle, tasks: int = 1) -> LoopLaunch:
     return LoopLaunch(add_loop, Addition(count=5, source=source, target=target), tasks)
 
 
-def python_addition(source: Handle, target: Handle) -> PythonLaunch:
+def python_addition(source: Handle, target: Handle, only_read: bool = False) -> PythonLaunch:
     def prepare(views: Views) -> Callable[[], None]:
         a, b = views(source, ROW), views(target, ROW)
         return lambda: np.add(b, a, out=b)
 
-    return PythonLaunch(prepare)
+    return PythonLaunch(prepare, (source,) if only_read else ())
 
 
 def steps(*launches: Launch) -> list[ProgramStep]:
@@ -124,6 +124,21 @@ def test_python_bodies_run_between_graphs(card: Any, device: Device) -> None:
         assert rows[1] == expected[:5].tolist()
         assert rows[2] == total.tolist()
     assert card.counts["capture"] == 2
+
+
+@pytest.mark.parametrize("target", [1, 0])
+def test_what_a_body_only_reads_is_not_copied_back(card: Any, device: Device, target: int) -> None:
+    rows = Tensors(device)
+    rows[0] = 3
+    # The same row twice: what is written is copied, whoever else reads it.
+    first, second = rows.handle(0), Handle(rows.memory, target * BLOCK)
+    program = device.bind(steps(python_addition(first, second, only_read=True)))
+    device.synchronise()
+    before = dict(card.counts)
+    program.run()
+    moved = {way: card.counts[way] - before.get(way, 0) for way in ("to the host", "to the card")}
+    assert moved == {"to the host": ROW.nbytes * (1 + target), "to the card": ROW.nbytes}
+    assert rows[target] == [3 if target else 6] * 5
 
 
 def test_exceptions_of_bodies_propagate(device: Device) -> None:
@@ -228,6 +243,34 @@ def test_an_illegal_address_names_the_launch(device: Device) -> None:
         program.run()
 
 
+FAILS_LATER = {"fails": ["add_loop"], "healthy": 1}
+
+
+@pytest.mark.parametrize("card", [FAILS_LATER], indirect=True)
+def test_an_illegal_address_in_a_graph_says_how_to_find_the_launch(device: Device) -> None:
+    rows = Tensors(device)
+    program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))
+    program.run()
+    program.run()
+    with pytest.raises(InternalError) as raised:
+        device.synchronise()
+    said = str(raised.value)
+    assert said.startswith("earlier work failed on gpu:0: cudaErrorIllegalAddress")
+    assert said.endswith("an earlier launch failed: MXRUN_DEBUG=1 waits for each, and names it")
+
+
+@pytest.mark.parametrize("card", [FAILS_LATER], indirect=True)
+def test_in_debug_mode_every_run_names_the_launch(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MXRUN_DEBUG", "1")
+    rows = Tensors(device)
+    program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))
+    program.run()
+    with pytest.raises(InternalError, match=r"^step0 failed on gpu:0: cuda\w+: [^;]+$"):
+        program.run()
+
+
 @pytest.mark.parametrize("card", [{"memory": 1 << 20}], indirect=True)
 def test_memory_that_the_card_lacks_is_refused(device: Device) -> None:
     kept = device.allocate(1 << 19)
@@ -276,6 +319,34 @@ def test_mirrors_are_copied_on_demand(device: Device) -> None:
     assert rows[1] == [4] * 5
     mirror.load()
     assert mirror.array.tolist() == [4] * 5
+
+
+def test_an_array_changes_once_its_store_has_read_it(card: Any, device: Device) -> None:
+    rows = Tensors(device)
+    mirror = device.tensor(rows.handle(1), ROW).mirror()
+    raw = mirror.array
+    waits = card.counts["synchronize"]
+    for value in (1, 2):
+        mirror.array[:] = value
+        mirror.store()
+    assert card.counts["synchronize"] == waits
+    # Without the event that `array` waits for, the copy would read what comes after it.
+    raw[:] = 3
+    assert rows[1] == [3] * 5
+    mirror.array[:] = 4
+    mirror.store()
+    mirror.array[:] = 5
+    assert rows[1] == [4] * 5
+
+
+def test_copies_keep_their_host_memory(device: Device) -> None:
+    rows = Tensors(device)
+    for index in range(4):
+        mirror = device.tensor(rows.handle(index), ROW).mirror()
+        mirror.array[:] = index
+        mirror.store()
+        del mirror
+    assert [rows[index] for index in range(4)] == [[index] * 5 for index in range(4)]
 
 
 def test_memory_is_zero_and_can_be_filled(device: Device) -> None:

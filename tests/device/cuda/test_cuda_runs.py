@@ -25,7 +25,7 @@ def tensors(run: Path) -> dict[str, bytes]:
 
 
 def test_training_gives_the_bits_of_the_cpu(tmp_path: Path) -> None:
-    train = ("train", "mlp_regression", "train.max_steps=30")
+    train = ("train", "mlp_regression", "train.max_steps=10")
     card = result(
         *train, "context=gpu:0", "name=card", cwd=tmp_path, environment=stand_in.environment()
     )

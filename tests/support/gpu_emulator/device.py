@@ -23,6 +23,7 @@ from mxrun.codegen.jit import NativeFunction, require_arguments
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.cpu.program import CpuProgram
 from mxrun.device.cpu.tape import entries_of
+from mxrun.device.cuda.card import ALIGNMENT
 from mxrun.device.host_memory import HostMemory
 from mxrun.device.interface import ProgramStep
 from mxrun.device.registry import register_device
@@ -49,7 +50,9 @@ class EmulatedDevice(CpuDevice):
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description of a card."""
-        return DeviceDescription(CUDA, index, NumpyBodies.FLOAT32, _HALF_WARPS, "sm_80")
+        return DeviceDescription(
+            CUDA, index, NumpyBodies.FLOAT32, _HALF_WARPS, "sm_80", alignment=ALIGNMENT
+        )
 
     def bind(self, steps: Sequence[ProgramStep]) -> CpuProgram:
         """Return the tape of all launches, of which loops are run by the emulator."""
