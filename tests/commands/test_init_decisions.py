@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from pathlib import Path
 
@@ -271,6 +272,17 @@ def test_each_column_has_its_own_form_of_numbers():
     assert np.array_equal(model.predict(row).values, model.predict(exact).values)
     Path("rows.csv").write_text(";".join(row) + "\n" + ";".join(map(str, row.values())) + "\n")
     assert np.array_equal(model.predict("rows.csv").values, model.predict(exact).values)
+
+
+def test_columns_of_a_series_have_their_own_forms():
+    days = [f"{datetime.date(2023, 1, 1) + datetime.timedelta(at):%d.%m.%Y}" for at in range(280)]
+    text = table("day;load;heat", days, prices(280), places(3, 280), rows=280, delimiter=";")
+    result = surveyed(text)
+    assert result.survey.dataset == "series"
+    assert 'heat: {number: {cells: {decimal: "."}}}' in config(result)
+    summary = run_training("threads=1", "train.epochs=1", config=result.file)
+    # The unit of the errors is that of the column: degrees, not thousandths.
+    assert mxrun.load(summary["run_dir"]).evaluate()["mae"] < 20
 
 
 def test_the_label_has_the_form_of_the_table():
