@@ -156,6 +156,12 @@ def _left_out(choices: Sequence[ColumnDraft]) -> tuple[str, ...]:
 def _doubts(choices: Sequence[ColumnDraft]) -> Iterator[str]:
     """Yield a line for each treatment that may be doubted."""
     yield from (each.doubt for each in choices if each.doubt)
+    rare = [each.column for each in choices if not each.is_ignored and each.is_rarely_known]
+    if rare:
+        yield (
+            f"missing in nearly all rows: {listed([*map(str, rare)])}; "
+            "`columns: {NAME: ignore}` leaves one out"
+        )
     few = [str(each.column) for each in choices if each.may_be_category]
     if few:
         yield (

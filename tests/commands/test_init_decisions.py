@@ -325,6 +325,12 @@ def test_arrays_that_cannot_be_read_are_said():
         init(InitOptions(source="b.npz"))
 
 
+def test_a_column_that_is_nearly_empty_is_doubted():
+    text = table("x,y,kind", ["1.5", *[""] * 39], range(50), ["p", "q"], rows=80)
+    (said,) = surveyed(text).survey.doubts
+    assert said == "missing in nearly all rows: 'x'; `columns: {NAME: ignore}` leaves one out"
+
+
 def test_what_the_user_says_goes_first():
     text = table("x;b;kind", ["1,234", "12,345"], [1, 2], ["p", "q"], delimiter=";")
     result = surveyed(text, settings=("decimal=','",))
