@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
+
+from mxrun.base.dataclass import dataclass
 
 # Threads that have the cores to themselves start and end a loop in a few microseconds.
 _TASKS_S = 50e-6
@@ -28,7 +30,7 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Machine:
-    """Peak figures of `threads` together.
+    """Peak figures of `threads` together; of a device that is not measured, threads is 0.
 
     flops_per_s: of a matrix product, by the dtype of its factors; `float32` is always present,
         `bfloat16` if the processor has instructions for it.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mxrun.base.device import GPU
+from mxrun.base.device import CUDA, GPU
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs
 from mxrun.config import Parsed, RunOptions
@@ -17,9 +17,10 @@ from mxrun.config.bundled import find_config
 from mxrun.device.interface import Device
 from mxrun.device.registry import recorded_device
 from mxrun.executor.bind import bind
+from mxrun.executor.step_figures import step_figures
 from mxrun.frontend import build
 from mxrun.generation.network import language_model, plan_generation
-from mxrun.graph.phases import GENERATE
+from mxrun.graph.phases import EVALUATE, GENERATE, TRAIN
 from mxrun.inspection.memory_report import MemoryReport, memory_report
 from mxrun.inspection.what_if import WhatIfRequest, what_if
 from mxrun.operator.native_kernel import Addition, add_loop
@@ -129,11 +130,16 @@ def _planned_memory(
             notify(
                 "--what-if plans other settings, which takes about ten times as long as this plan"
             )
+        device = open_device(run.built.options, run.plan.device)
+        # What the CPU can do is not known before it is measured.
+        peaks = device.known_peaks() if run.plan.device.family == CUDA else None
+        phases = [name for name in (TRAIN, EVALUATE) if name in run.plan.phases]
         what_if_request = WhatIfRequest(parsed, training, threads, run.built, run.plan)
         return replace(
             memory_report(run, phase),
             outside=outside_bytes(run.built.options, run.plan, notify) if measured else {},
             what_if=what_if(what_if_request) if options.what_if else None,
+            step=None if peaks is None else step_figures(run.plan, phases[0], device, peaks),
         )
 
 
@@ -169,9 +175,11 @@ def outside_bytes(options: RunOptions, plan: Plan, notify: Notify = ignore_note)
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
     """
-    device = open_device(options, plan.device)
+    device, index = open_device(options, plan.device), plan.device.index
     memory = device.unbacked(plan.planned_bytes)
+    own = [device.memory_bytes(index)]
     programs = [bind(phase, device, memory) for phase in plan.phases.values()]
+    own.append(device.memory_bytes(index))
     # An empty loop, which starts the pool's threads with their stacks.
     nothing = Addition(count=0, source=None, target=None)
     start_threads = device.host_loop(add_loop, nothing, _MANY)
@@ -193,7 +201,21 @@ def outside_bytes(options: RunOptions, plan: Plan, notify: Notify = ignore_note)
         # The compiler's memory is never freed; later processes find its results in the cache.
         "compiler_ran": "mxrun.codegen.sequential.compiler" in sys.modules,
         "temporary_bytes": _temporary_bytes(device, plan, notify),
+        "device": _device_figures(*own),
     }
+
+
+def _device_figures(
+    before: tuple[int, int] | None, after: tuple[int, int] | None
+) -> dict[str, int] | None:
+    """Return what is outside the plan in a device's own memory, from its free and all bytes.
+
+    before, after: binding. occupied_bytes: by the driver for this process, and by other programs.
+    programs_bytes: by the bound programs. None for a device in the host's memory.
+    """
+    if before is None or after is None:
+        return None
+    return {"occupied_bytes": before[1] - before[0], "programs_bytes": before[0] - after[0]}
 
 
 def _temporary_bytes(device: Device, plan: Plan, notify: Notify) -> int | None:

@@ -41,36 +41,63 @@ def implementations(runner: CaseRunner) -> Iterator[Violation]:
         for kind in call.kinds_of(implementation):
             if kind != CPU:
                 conditions, where = Conditions(kind=kind), f"on {kind}"
-                yield from _compared(runner, implementation, conditions, where)
+                yield from compared(runner, implementation, conditions, where)
             elif implementation is not NUMPY:
                 for threads in (1, 2):
                     conditions, where = Conditions(threads, kind), f"at threads={threads}"
-                    yield from _compared(runner, implementation, conditions, where)
+                    yield from compared(runner, implementation, conditions, where)
 
 
-def _compared(
-    runner: CaseRunner, implementation: Implementation, conditions: Conditions, where: str
+def compared(
+    runner: CaseRunner,
+    implementation: Implementation,
+    conditions: Conditions,
+    where: str,
+    repeated: bool = False,
 ) -> Iterator[Violation]:
+    """Compare an implementation with the NumPy body on the CPU, unless it declines the case.
+
+    where: in messages. repeated: whether a second call has to give the same bits.
+    """
+    got = _results(runner, implementation, conditions)
+    if got is None:
+        return
     case, reference = runner.case, runner.accepted(NUMPY)
-    run = runner.run(implementation, conditions=conditions)
-    assert run is not None
-    names, got, want = list(case.outputs), list(run.outputs), list(reference.outputs)
+    want = list(reference.outputs)
     if case.differentiated:
-        # Both backward calls read the outputs of the NumPy body.
-        data = runner.backward_data(reference, SINGLE)
-        blank = case.blank_gradients(SINGLE)
-        mine = call.backward(implementation, runner.prop, data, blank, run, conditions=conditions)
         body = runner.backward(NUMPY)
-        names += [f"gradient of {case.arguments[i]}" for i in case.differentiated]
-        got += [mine.gradients[i] for i in case.differentiated]
         want += [body.gradients[i] for i in case.differentiated]
+    names = [*case.outputs, *(f"gradient of {case.arguments[i]}" for i in case.differentiated)]
+    whose = f"{implementation.name} {where}"
     for name, one, other in zip(names, got, want, strict=True):
-        problem = f"{implementation.name} {where} gives another {name} than numpy"
         hint = (
             "the NumPy body is the reference: change the implementation, or let it "
             "decline unsupported cases"
         )
+        problem = f"{whose} gives another {name} than numpy"
         yield from differing(problem, one, other, hint, RELATIVE, ABSOLUTE)
+    if repeated:
+        again = _results(runner, implementation, conditions)
+        assert again is not None
+        for name, one, other in zip(names, again, got, strict=True):
+            problem = f"{whose} gives another {name} in a second call"
+            yield from differing(problem, one, other, "results may depend on nothing else")
+
+
+def _results(
+    runner: CaseRunner, implementation: Implementation, conditions: Conditions
+) -> list[Array] | None:
+    """Return outputs and gradients; both backward calls read the outputs of the NumPy body."""
+    run = runner.run(implementation, conditions=conditions)
+    if run is None:
+        return None
+    case, results = runner.case, list(run.outputs)
+    if case.differentiated:
+        data = runner.backward_data(runner.accepted(NUMPY), SINGLE)
+        blank = case.blank_gradients(SINGLE)
+        mine = call.backward(implementation, runner.prop, data, blank, run, conditions=conditions)
+        results += [mine.gradients[i] for i in case.differentiated]
+    return results
 
 
 def element_types(runner: CaseRunner) -> Iterator[Violation]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CPU, REFERENCE
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.contract.memory import Array, GuardedMemory
@@ -35,11 +35,13 @@ class Conditions:
     """Conditions of a call that must not affect its results.
 
     threads: how many of the device's may compute. kind: kind of device; by default the first of
-    `KINDS` that the implementation runs on. `step` and `part` may affect random numbers only.
+    `KINDS` that the implementation runs on. index: its number. `step` and `part` may affect random
+    numbers only.
     """
 
     threads: int = 1
     kind: str | None = None
+    index: int = 0
     garbage: int = GARBAGE
     step: int = RANDOM[1]
     part: int = RANDOM[2]
@@ -69,7 +71,8 @@ def all_implementations(prop: AnyProperty) -> list[Implementation]:
 
 
 def _device_of(implementation: Implementation, conditions: Conditions) -> Device:
-    return opened(conditions.threads, conditions.kind or kinds_of(implementation)[0])
+    kind = conditions.kind or kinds_of(implementation)[0]
+    return opened(conditions.threads, kind, conditions.index)
 
 
 def _workspace(kernel: Kernel, garbage: int) -> GuardedMemory | None:

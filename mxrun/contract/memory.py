@@ -26,13 +26,15 @@ _LEFT, _RIGHT = 3, 6
 class GuardedMemory:
     """Aligned bytes that hold one tensor in some layout.
 
-    fill: initial byte of the content; 0xFF makes floats NaN.
+    fill: initial byte of the content; 0xFF makes floats NaN. with_guards: the bytes and the `GUARD`
+    bytes on either side of them.
     """
 
     def __init__(self, spec: TensorSpec, value: Array | None = None, fill: int = 0xFF) -> None:
         self.spec = spec
         owner = np.full(spec.nbytes + 2 * GUARD + ALIGNMENT, _GUARD_BYTE, np.uint8)
         start = GUARD + -(owner.ctypes.data + GUARD) % ALIGNMENT
+        self.with_guards: Array = owner[start - GUARD : start + spec.nbytes + GUARD]
         self.bytes: Array = owner[start : start + spec.nbytes]
         self._before = owner[start - GUARD : start]
         self._after = owner[start + spec.nbytes : start + spec.nbytes + GUARD]

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CPU
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.contract.memory import Array, GuardedMemory, PitchedMemory
+from mxrun.contract.memory import GUARD, Array, GuardedMemory, PitchedMemory
 from mxrun.contract.problem import NO_CHANGE, Breach, Violation
 from mxrun.device.interface import Device, ProgramStep
 from mxrun.device.layouts import is_row_major, logical, reordered
 from mxrun.device.registry import device_kind, open_device
 from mxrun.operator.kernel import Handles, Kernel
-from mxrun.operator.launch import Launch, runs_python
+from mxrun.operator.launch import Handle, Launch, Memory, runs_python
 
 
 @cache
-def opened(threads: int = 1, kind: str = CPU) -> Device:
-    """Return the first device of a kind, on which `threads` may compute."""
-    return open_device(device_kind(kind).describe(0, threads), kind)
+def opened(threads: int = 1, kind: str = CPU, index: int = 0) -> Device:
+    """Return a device of a kind, on which `threads` may compute."""
+    return open_device(device_kind(kind).describe(index, threads), kind)
 
 
 def memory_of(spec: TensorSpec, value: Array) -> GuardedMemory:
@@ -109,8 +110,12 @@ class Trial:
         ]
         sources = [named.memory for named in self.inputs]
         targets = [named.memory for named in self.outputs if named.memory is not None]
-        launches = self.kernel.bind(handles_of(sources, targets, self.extra, self.workspace))
-        run(launches, self.whose, self.device)
+        handles = handles_of(sources, targets, self.extra, self.workspace)
+        if self.device.has_host_memory:
+            launches = self.kernel.bind(handles)
+            run(launches, self.whose, self.device)
+        else:
+            launches = self._run_on_copies(handles)
         extra = [Named(f"extra output {index}", memory) for index, memory in enumerate(self.extra)]
         workspace = Named("its workspace", self.workspace)
         _stays_within(self.whose, [*self.inputs, *self.outputs, *extra, workspace])
@@ -118,6 +123,29 @@ class Trial:
             if memory.bytes.tobytes() != content:
                 raise Breach(_changed(self.whose, name, memory, content))
         return launches
+
+    def _run_on_copies(self, handles: Handles) -> tuple[Launch, ...]:
+        """Run on a device that the host cannot access, on copies of the memory and its guards."""
+        named = (each.memory for each in (*self.inputs, *self.outputs))
+        memories = [each for each in (*named, *self.extra, self.workspace) if each is not None]
+        # Tensors in the memory of others share their copy.
+        copies = {id(each.handle.memory): (each, self._copied(each)) for each in memories}
+
+        def placed(handle: Handle) -> Handle:
+            _, copy = copies[id(handle.memory)]
+            return replace(handle, memory=copy, offset=handle.offset + GUARD)
+
+        launches = self.kernel.bind(handles.moved(placed))
+        run(launches, self.whose, self.device)
+        for memory, copy in copies.values():
+            guarded = memory.with_guards
+            guarded[:] = self.device.read(Handle(copy, 0), TensorSpec(guarded.shape, "uint8"))
+        return launches
+
+    def _copied(self, memory: GuardedMemory) -> Memory:
+        copy = self.device.allocate(memory.with_guards.nbytes)
+        self.device.write(Handle(copy, 0), memory.with_guards)
+        return copy
 
     def with_pitched_memory(self) -> Trial:
         """Return the call on pitched memory wherever the kernel accepts slices of larger tensors.

@@ -17,12 +17,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError, UserError
@@ -213,6 +214,14 @@ class Device(ABC):
         return ""
 
     @classmethod
+    def adopting(cls, plans: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Return a context in which kernels are prepared with plans of a library made before.
+
+        plans: the records of another run's launches (`ProviderLaunch.record`).
+        """
+        return nullcontext()
+
+    @classmethod
     @abstractmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description of device `index` on which `threads` may compute."""
@@ -357,7 +366,17 @@ class Mirror:
     """Host array with a tensor's values: the tensor's own memory, which needs no copies."""
 
     def __init__(self, array: Array) -> None:
-        self.array = array
+        self._array = array
+
+    @property
+    def array(self) -> Array:
+        """The array, which may be changed; waits as `wait` does."""
+        self.wait()
+        return self._array
+
+    def wait(self) -> None:
+        """Wait until `store` has read the array, so that it may be changed."""
+        return
 
     def load(self) -> None:
         """Copy the tensor to the array."""

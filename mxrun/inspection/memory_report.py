@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.planner.allocator.free_list import free_list_bytes
 from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
 from mxrun.planner.hint import CONCAT_IN_PLACE
@@ -24,7 +25,7 @@ class MemoryReport:
     micro_batches: number of micro-batches of each context's batch. outside: resident bytes by kind
     of a process that is ready to run the plan but has no arena; empty if the system does not report
     them, or if they were not requested. what_if: effects of other settings; None if they were not
-    requested.
+    requested. step: what a step takes at least on a card, see `step_figures`; else None.
     """
 
     name: str
@@ -35,6 +36,7 @@ class MemoryReport:
     plan: Plan
     outside: Mapping[str, Any] = field(default_factory=dict)
     what_if: Mapping[str, Any] | None = None
+    step: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -69,6 +71,7 @@ class MemoryReport:
             "blocks": self._blocks(),
             "outside": self.outside,
             "what_if": self.what_if,
+            "step": self.step,
         }
 
     def _peak(self) -> dict[str, Any]:

@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from functools import partial
 from typing import TypeVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.choices import Choices
@@ -45,6 +46,15 @@ class Handles:
     outputs: tuple[Handle | None, ...]
     extra_outputs: tuple[Handle | None, ...] = ()
     workspace: Handle | None = None
+
+    def moved(self, to: Callable[[Handle], Handle]) -> Handles:
+        """Return the handles of the tensors at other places."""
+
+        def each(handles: tuple[Handle | None, ...]) -> tuple[Handle | None, ...]:
+            return tuple(None if handle is None else to(handle) for handle in handles)
+
+        (workspace,) = each((self.workspace,))
+        return Handles(each(self.inputs), each(self.outputs), each(self.extra_outputs), workspace)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Options of the commands that look something up: help, docs, ops, show and info."""
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
+from mxrun.base.dataclass import dataclass
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import Json
 
@@ -71,4 +72,19 @@ class InfoOptions:
     clear_cache: Annotated[
         bool, Option("Remove compiled code, measurements and plans; they are computed again.")
     ] = False
+    check: Annotated[
+        str | None,
+        Option(
+            "Check a device, such as gpu:0: probes, all operators and steps of three networks, "
+            "each against the CPU.",
+            "CONTEXT",
+        ),
+    ] = None
+    check_after: Annotated[
+        str | None,
+        Option("With --check: go on behind the check of that name, in a new process.", "NAME"),
+    ] = None
+    output: Annotated[
+        Path | None, Option("With --check: write the report, as JSON, to a file.", "FILE")
+    ] = None
     json: Json = False

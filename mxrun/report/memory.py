@@ -13,6 +13,7 @@ from mxrun.graph.naming import in_words
 from mxrun.planner.hint import CONCAT_IN_PLACE
 from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text
+from mxrun.report.step_figures import step_parts
 from mxrun.report.tables import Report, titled_table
 from mxrun.report.timeline import Timeline
 from mxrun.report.what_if import what_if_tables
@@ -44,6 +45,7 @@ def memory_tables(report: Report) -> list[RenderableType]:
         _live(report),
         *_refused(report["hints"]),
         *what_if_tables(report),
+        *step_parts(report["step"]),
         *_resident_memory(report["outside"]),
     ]
 
@@ -239,6 +241,14 @@ def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     table.add_row("main thread's stack", bytes_text(outside["stack_bytes"]))
     table.add_row("threads", bytes_text(outside["threads_bytes"]))
     yield table
+    if outside["device"] is not None:
+        occupied, programs = (
+            bytes_text(outside["device"][f"{name}_bytes"]) for name in ("occupied", "programs")
+        )
+        yield Text(
+            f"On the card {occupied} are occupied by its driver for this process and by other "
+            f"programs, and {programs} by kernels, tables and constants of the plan."
+        )
     compiled = (
         " The compiler ran just now; processes that find its results in the cache do not load it."
     )

@@ -107,6 +107,8 @@ def _group(row: Mapping[str, Any]) -> str:
 
 
 def _threads(count: int) -> str:
+    if count == 0:
+        return "by its properties"
     return f"{count} threads" if count > 1 else "1 thread"
 
 

@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from cudnn import needs_cudnn
+from cudnn import card_description, needs_cudnn
 
-from mxrun.base import cache_files
+from mxrun.base import cache_files, disk_cache
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
+from mxrun.compiler.compile import compile_plan
+from mxrun.config.bundled import find_config
 from mxrun.device.cuda.cudnn import plan as plans
 from mxrun.device.cuda.cudnn.constants import Attribute, DataType, DescriptorKind, NumericalNote
 from mxrun.device.cuda.cudnn.descriptor import Descriptor, describe
@@ -23,15 +25,18 @@ from mxrun.device.cuda.cudnn.graph import (
     Role,
 )
 from mxrun.device.cuda.cudnn.launch import execute, variant_pack
-from mxrun.device.cuda.cudnn.plan import plan_of, refused_notes
+from mxrun.device.cuda.cudnn.plan import adopting, digest_of, plan_of, refused_notes
+from mxrun.device.cuda.device import CudaDevice
 from mxrun.device.cuda.recorded_cards import recorded_card, recorded_cards
+from mxrun.executor.library_plans import library_plans
 from mxrun.operator.constraints import ImplementationConstraints, Unsupported
+from mxrun.preparation.planning import load, request_for
 
 ADDRESSES = {Role.FIRST: 4096, Role.SECOND: 8192, Role.OUTPUT: 12288}
 
 
 def card(name: str = "h100") -> str:
-    return recorded_card(name)
+    return recorded_card(name).properties
 
 
 def convolution(dtype: str, batch: int = 16, channels: int = 32) -> OperationGraph:
@@ -178,7 +183,7 @@ def test_a_damaged_file_of_the_cache_is_planned_again() -> None:
     (path,) = (each for each in (folder / plans.CACHE).iterdir() if repr(graph) in each.read_text())
     whole = path.read_text()
     key = "\n".join(json.loads(whole)["of"])
-    assert plans._cached(graph, card(), key) == made
+    assert plans._recorded(graph, card(), key, disk_cache.get(plans.CACHE, key)) == made
     for damaged in (
         whole.replace(f'"engine": "{made.engine}"', '"engine": "engine0.1"'),
         whole.replace('"workspace_bytes": ', '"workspace_bytes": 1'),
@@ -187,10 +192,43 @@ def test_a_damaged_file_of_the_cache_is_planned_again() -> None:
     ):
         assert damaged != whole
         path.write_text(damaged)
-        assert plans._cached(graph, card(), key) is None
+        assert plans._recorded(graph, card(), key, disk_cache.get(plans.CACHE, key)) is None
     # The code of a compiled engine is not the same text again, but the engine is.
     again = plans._made(graph, card(), ImplementationConstraints())
     assert (again.engine, again.workspace_bytes) == (made.engine, made.workspace_bytes)
+
+
+@needs_cudnn
+def test_F5_a_run_that_adopts_plans_has_their_text() -> None:
+    """cuDNN's choice, and the code of a compiled engine, may be others in another process."""
+    graph = product("bfloat16", (40, 56, 16))
+    own = plan_of(graph, card())
+    other = plan_of(graph, card(), ImplementationConstraints(own.alternatives()[1]))
+    first = replace(other, key=own.key)
+    records = {digest_of(own.key): json.dumps(first.record)}
+    with adopting(records):
+        assert plan_of(graph, card()) == first
+        assert plan_of(graph, card()).descriptor is plan_of(graph, card()).descriptor
+        assert plan_of(product("bfloat16", (40, 64, 16)), card()).engine
+    assert plan_of(graph, card()) == own != first
+    # A record that is not whole is none.
+    for damaged in ("{", "[]", json.dumps({**first.record, "engine": "engine0.1"})):
+        with adopting({digest_of(first.key): damaged}):
+            assert plan_of(graph, card()) == own
+
+
+@needs_cudnn
+def test_F5_the_plans_of_a_network_are_those_of_its_launches() -> None:
+    built = load(find_config("digits_lenet"), ["precision=bfloat16"])
+    request = replace(request_for(built, training=True), device=card_description("h100"))
+    plan = compile_plan(built.model.symbol, request)
+    device = CudaDevice(plan.device)
+    records = library_plans(plan, device)
+    assert len(records) > 4
+    assert records == library_plans(plan, device)
+    with adopting(records):
+        again = compile_plan(built.model.symbol, request)
+    assert library_plans(again, device) == records
 
 
 @needs_cudnn
@@ -204,8 +242,7 @@ def test_a_plan_without_code_is_the_same_text_again() -> None:
 @needs_cudnn
 def test_addresses_are_packed_and_only_a_card_runs_a_plan() -> None:
     plan = plan_of(convolution("bfloat16"), card())
-    places = tuple(sorted(ADDRESSES.items()))
-    assert variant_pack(places, 65536).references == []
-    assert variant_pack(places, 65536) is variant_pack(places, 65536)
+    pack = variant_pack(ADDRESSES, 65536)
+    assert pack.references == []
     with pytest.raises(InternalError, match="cudnnBackendExecute returned CUDNN_STATUS_BAD_PARAM"):
-        execute(plan, ADDRESSES, 65536, 0)
+        execute(plan, pack, 0)

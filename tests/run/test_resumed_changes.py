@@ -19,6 +19,9 @@ from mxrun.commands.infer import infer
 from mxrun.config.run_config import RunConfig
 from mxrun.config.section import paths_without_effect
 from mxrun.options.infer import InferOptions
+from mxrun.run.resume import state_differences
+from mxrun.train.checkpoint import PlanRecord, RunState, read_manifest, save_checkpoint
+from mxrun.train.progress import Progress
 from mxrun.train.replay import NullObserver
 
 CONFIG = """\
@@ -351,3 +354,24 @@ def test_a_run_of_another_version_is_refused_once(project: Path) -> None:
         assert "checkpoint-20/manifest.json" in message
         assert "checkpoint-10" not in message
     assert digests(project / "runs") == before
+
+
+def test_F5_other_plans_of_the_kernel_library_are_another_result(tmp_path: Path) -> None:
+    def state(plans: dict[str, str]) -> RunState:
+        return RunState(
+            progress=Progress(step=1, epoch=1),
+            due=True,
+            seed=0,
+            plan=PlanRecord(library="", implementations={}, kernel_plans=plans),
+            config_sha256="0" * 64,
+            inference_sha256="0" * 64,
+            data={},
+        )
+
+    saved = read_manifest(save_checkpoint(tmp_path, state({"a": "one", "b": "two"}), {}))
+    assert saved.plan.kernel_plans == {"a": "one", "b": "two"}
+    for plans in ({"a": "one", "b": "two"}, {"a": "one", "c": "three"}, {}):
+        assert state_differences(saved, state(plans)) == []
+    assert state_differences(saved, state({"a": "one", "b": "three"})) == [
+        "kernel library: 1 of 2 plans have another text now"
+    ]

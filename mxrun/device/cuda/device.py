@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.machine import Machine
 from mxrun.base.once import cached_property, once
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cuda import library
 from mxrun.device.cuda.card import Card
 from mxrun.device.cuda.cudnn import library as cudnn
-from mxrun.device.cuda.cudnn.plan import properties_of_card
+from mxrun.device.cuda.cudnn.plan import adopting, properties_of_card
 from mxrun.device.cuda.memory import CudaMemory, PinnedMemory, PinnedMirror, address_of
 from mxrun.device.cuda.modules import Modules
+from mxrun.device.cuda.peaks import peaks_of
 from mxrun.device.cuda.program import CudaProgram
 from mxrun.device.cuda.queue import Queue, free_bytes
 from mxrun.device.cuda.recorded_cards import recorded_card
@@ -70,7 +73,9 @@ class CudaDevice(Device):
     def missing(cls) -> str:
         """Return why no card can be used, or why cuDNN is missing; empty if neither is true."""
         why = cudnn.reason()
-        without = f"{why}; convolutions and other products run in NumPy on the host" if why else ""
+        without = (
+            f"{why}; products and convolutions are mxrun's own, which are slower" if why else ""
+        )
         return library.problem() or without
 
     @classmethod
@@ -82,6 +87,11 @@ class CudaDevice(Device):
     def unusable(cls, index: int) -> str:
         """Return why a card is too old for the kernels; empty if it is not."""
         return card(index).too_old()
+
+    @classmethod
+    def adopting(cls, plans: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Return a context in which cuDNN's plans are those of `plans`, as far as it has them."""
+        return adopting(plans)
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
@@ -138,6 +148,14 @@ class CudaDevice(Device):
         del self._notes[: len(notes)]
         return notes
 
+    def peaks(self, remeasure: bool = False) -> Machine | None:
+        """Return peak figures by the card's clocks; None where cuDNN is not there to read them."""
+        return self.known_peaks()
+
+    def known_peaks(self) -> Machine | None:
+        """Return the same."""
+        return peaks_of(self.description.card, {})
+
     def identity(self) -> str:
         """Return the card's model and number, and the versions of driver and CuPy."""
         driver = library.load().runtime.driverGetVersion()
@@ -157,9 +175,9 @@ def _recorded_device(source: str) -> type[Device]:
     source: the name of a card, or a JSON file of properties with cuDNN's keys. Raises UserError for
     another name or file.
     """
-    properties = recorded_card(source)
+    recorded = recorded_card(source)
     try:
-        card = Card.recorded(properties)
+        card = Card.recorded(recorded.properties)
     except (KeyError, TypeError, ValueError) as error:
         problem = f"{source} has no properties of a card: {error!r}"
         raise UserError(
@@ -198,5 +216,9 @@ def _recorded_device(source: str) -> type[Device]:
         def describe(cls, index: int, threads: int) -> DeviceDescription:
             """Return the description of the card."""
             return card.description(index)
+
+        def known_peaks(self) -> Machine | None:
+            """Return the figures of the card's data sheet, or those that follow from properties."""
+            return peaks_of(recorded.properties, recorded.peaks)
 
     return RecordedDevice

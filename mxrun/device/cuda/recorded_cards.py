@@ -7,8 +7,10 @@ itself (`cudnn.plan.properties_of_card`).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
 
@@ -20,16 +22,26 @@ def recorded_cards() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
-def recorded_card(name: str) -> str:
-    """Return the properties of a card as JSON.
+@dataclass(frozen=True)
+class RecordedCard:
+    """Properties of a card as JSON, and its peaks as `peaks_of` takes them."""
 
-    name: of a card, or of a file like those of `cards/`. Raises UserError for another one.
+    properties: str
+    peaks: Mapping[str, float]
+
+
+def recorded_card(name: str) -> RecordedCard:
+    """Return a card.
+
+    name: of a card, or of a file like those of `cards/`, which needs no peaks. Raises UserError for
+    another one.
     """
     path = _FOLDER / f"{name}.json" if name in recorded_cards() else Path(name)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return json.dumps(content["properties"], sort_keys=True)
-    except (OSError, KeyError, TypeError, ValueError) as error:
+        peaks = {str(key): float(value) for key, value in content.get("peaks", {}).items()}
+        return RecordedCard(json.dumps(content["properties"], sort_keys=True), peaks)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         problem = f"no properties of the card {name!r} are recorded"
         expected = f"one of {listed(recorded_cards())}, or a JSON file with the key `properties`"
         raise UserError(Diagnostic(problem, expected=expected)) from error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.params import Parameters
 from mxrun.base.registry import Registry
 from mxrun.io.dataset.dataset import Dataset

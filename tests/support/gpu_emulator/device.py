@@ -54,7 +54,7 @@ class EmulatedDevice(CpuDevice):
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description of a card, without properties from which cuDNN makes plans."""
-        return replace(Card.recorded(recorded_card(_CARD)).description(index), card="")
+        return replace(Card.recorded(recorded_card(_CARD).properties).description(index), card="")
 
     def bind(self, steps: Sequence[ProgramStep]) -> CpuProgram:
         """Return the tape of all launches, of which loops are run by the emulator."""

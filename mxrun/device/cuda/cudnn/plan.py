@@ -3,7 +3,8 @@
 A plan is made without a card, from the card's properties, and is text: cuDNN's JSON, which holds
 the graph, the card, the engine with its parameters and, for engines that are compiled for a graph,
 their code. Making a convolution's plan takes 20 ms, that of a compiled engine 0.3 to 1 s, so plans
-are cached on disk for each graph, card and version of the library.
+are cached on disk for each graph, card and version of the library. The text of a compiled engine is
+not the same twice, so that a run records its plans and a resumed one adopts them.
 
 Only engines that give the same bits in every run are taken. float32 refuses those that round its
 numbers for tensor cores, unless the graph allows tf32.
@@ -14,11 +15,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from itertools import islice
 
 from mxrun.base import disk_cache
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.once import cached_property, once
 from mxrun.device.cuda.cudnn.constants import (
@@ -53,15 +56,26 @@ _INEXACT = {
 class ExecutionPlan:
     """Execution plan of a graph on a card.
 
-    engine: name of the engine and its parameters among those for the graph. text: cuDNN's JSON.
-    workspace_bytes: scratch memory needed during a call.
+    key: text of what it was made for. engine: name of the engine and its parameters among those
+    for the graph. text: cuDNN's JSON. workspace_bytes: scratch memory needed during a call.
     """
 
+    key: str
     graph: OperationGraph
     card: str
     engine: str
     workspace_bytes: int
     text: bytes
+
+    @property
+    def record(self) -> dict[str, object]:
+        """What the same plan is made from again, as JSON with its digest."""
+        figures: dict[str, object] = {
+            "engine": self.engine,
+            "workspace_bytes": self.workspace_bytes,
+            "plan": self.text.decode(),
+        }
+        return {**figures, "sha256": _digest(figures)}
 
     def alternatives(self) -> tuple[str, ...]:
         """Return the names of the first engines that may be taken, in cuDNN's order."""
@@ -93,37 +107,76 @@ def properties_of_card(index: int) -> str:
     return card.text(Attribute.DEVICEPROP_JSON_REPRESENTATION).rstrip(b"\0").decode()
 
 
-@once
 def plan_of(
     graph: OperationGraph, card: str, constraints: ImplementationConstraints = UNCONSTRAINED
 ) -> ExecutionPlan:
-    """Return the plan of the first engine that satisfies the constraints.
+    """Return an adopted plan, else that of the first engine that satisfies the constraints.
 
     card: properties as JSON. Raises Unsupported if there is none.
     """
-    key = f"{version()}\n{card}\n{graph!r}\n{constraints!r}"
-    plan = _cached(graph, card, key)
+    record = _adopted.get(None)
+    text = None if record is None else record.get(digest_of(_key(graph, card, constraints)))
+    plan = None if text is None else _adopted_plan(graph, card, constraints, text)
+    return plan or _own_plan(graph, card, constraints)
+
+
+_adopted: ContextVar[Mapping[str, str]] = ContextVar("plans of another run")
+
+
+@contextmanager
+def adopting(plans: Mapping[str, str]) -> Iterator[None]:
+    """Context manager in which `plan_of` returns the recorded plans.
+
+    plans: their records as JSON, by the digests of what they were made for.
+    """
+    before = _adopted.set(plans)
+    try:
+        yield
+    finally:
+        _adopted.reset(before)
+
+
+@once
+def _adopted_plan(
+    graph: OperationGraph, card: str, constraints: ImplementationConstraints, text: str
+) -> ExecutionPlan | None:
+    with suppress(ValueError):
+        return _recorded(graph, card, _key(graph, card, constraints), json.loads(text))
+    return None
+
+
+@once
+def _own_plan(
+    graph: OperationGraph, card: str, constraints: ImplementationConstraints
+) -> ExecutionPlan:
+    """Return the plan in the cache, or a new one."""
+    key = _key(graph, card, constraints)
+    plan = _recorded(graph, card, key, disk_cache.get(CACHE, key))
     if plan is None:
         plan = _made(graph, card, constraints)
-        figures = {
-            "engine": plan.engine,
-            "workspace_bytes": plan.workspace_bytes,
-            "plan": plan.text.decode(),
-        }
-        disk_cache.put(CACHE, key, {**figures, "sha256": _digest(figures)})
+        disk_cache.put(CACHE, key, plan.record)
     return plan
 
 
-def _cached(graph: OperationGraph, card: str, key: str) -> ExecutionPlan | None:
-    """Return the plan in the cache; None if there is none or if its digest is another."""
-    found = disk_cache.get(CACHE, key)
-    if not isinstance(found, dict):
+def _key(graph: OperationGraph, card: str, constraints: ImplementationConstraints) -> str:
+    return f"{version()}\n{card}\n{graph!r}\n{constraints!r}"
+
+
+def _recorded(graph: OperationGraph, card: str, key: str, record: object) -> ExecutionPlan | None:
+    """Return the plan of a record; None if there is none or if its digest is another."""
+    if not isinstance(record, dict):
         return None
+    found = {**record}
     digest = found.pop("sha256", None)
     if digest != _digest(found):
         return None
     text = found["plan"].encode()
-    return ExecutionPlan(graph, card, found["engine"], found["workspace_bytes"], text)
+    return ExecutionPlan(key, graph, card, found["engine"], found["workspace_bytes"], text)
+
+
+def digest_of(key: str) -> str:
+    """Return the digest by which runs record a plan."""
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def _digest(figures: dict[str, object]) -> str:
@@ -134,13 +187,14 @@ def _made(
     graph: OperationGraph, card: str, constraints: ImplementationConstraints
 ) -> ExecutionPlan:
     """Return a new plan; of several that exceed the scratch limit, that which needs the least."""
+    key = _key(graph, card, constraints)
     least: ExecutionPlan | None = None
     refused, tried = "it has no engine that may be taken", 0
     for name, engine in _engines(graph, card):
         if constraints.name not in (None, name):
             continue
         try:
-            plan = _plan(graph, card, name, engine)
+            plan = _plan(key, graph, card, name, engine)
         except (Unsupported, InternalError) as error:
             refused = str(error)
             continue
@@ -156,7 +210,9 @@ def _made(
     return least
 
 
-def _plan(graph: OperationGraph, card: str, name: str, engine: Descriptor) -> ExecutionPlan:
+def _plan(
+    key: str, graph: OperationGraph, card: str, name: str, engine: Descriptor
+) -> ExecutionPlan:
     plan = describe(
         DescriptorKind.EXECUTION_PLAN,
         {
@@ -166,7 +222,7 @@ def _plan(graph: OperationGraph, card: str, name: str, engine: Descriptor) -> Ex
     )
     (workspace,) = plan.numbers(Attribute.EXECUTION_PLAN_WORKSPACE_SIZE)
     text = plan.text(Attribute.EXECUTION_PLAN_JSON_REPRESENTATION)
-    return ExecutionPlan(graph, card, name, workspace, text)
+    return ExecutionPlan(key, graph, card, name, workspace, text)
 
 
 def _engines(graph: OperationGraph, card: str) -> Iterator[tuple[str, Descriptor]]:
