@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 
 import pytest
 from card_kernels import REFUSED, SPILLING, everything, maps, native_functions
@@ -70,6 +71,10 @@ def test_maps_of_bfloat16_are_assembled_without_spills() -> None:
 
 def test_the_table_has_all_kernels_and_no_other() -> None:
     assert TABLE.keys() == everything().keys()
+
+
+def test_the_page_says_how_many_there_are() -> None:
+    assert f"80, 90 and 100 | {len(TABLE)} |" in files("mxrun").joinpath("docs/gpus.md").read_text()
 
 
 def test_functions_that_run_maps_have_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 
 import pytest
 from gpu_emulator.device import EmulatedDevice
@@ -110,6 +111,13 @@ MUTANTS: Mapping[str, tuple[Row, str, str, Callable[[str], str], str]] = {
         for what, number in (("vectors", 3), ("elements", 4))
     },
 }
+
+
+def test_the_page_says_how_many_there_are() -> None:
+    assert (
+        f"found in three orders | {len(MUTANTS)} |"
+        in files("mxrun").joinpath("docs/gpus.md").read_text()
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)
