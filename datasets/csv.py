@@ -5,40 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field as Option
-from pydantic import StringConstraints
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.dataset.registry import register
-from mxrun.io.encodings import ENCODING_DOC, Encoding
 from mxrun.io.formats.labels import LabelForm, label_fields
-from mxrun.io.paths import PATHS_DOC, Paths, PathText, find_files
+from mxrun.io.paths import PathText, find_files
 from mxrun.io.tables.cells import CellForm
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.forms import ColumnChoice, Columns, or_auto
-from mxrun.io.tables.text import TableForm, TextTable, read_table
+from mxrun.io.tables.layout import TableForm
+from mxrun.io.tables.options import Named, TableFile
+from mxrun.io.tables.text import TextTable, read_table
 
-Named = int | Annotated[str, StringConstraints(min_length=1)]
 
+class TableOptions(TableFile):
+    """File, and choice and treatment of its columns."""
 
-class TableOptions(Parameters):
-    """Path and format of the file, and choice and treatment of its columns."""
-
-    path: Paths = Option(
-        description="The file, plain or compressed (.gz, .bz2, .xz, .zip). "
-        + PATHS_DOC.format(suffix="csv"),
-        examples=["iris.csv", "rows-*.csv.gz"],
-    )
     data: tuple[Named, ...] | None = Option(
         default=None,
         min_length=1,
@@ -74,22 +66,6 @@ class TableOptions(Parameters):
         examples=[{"age": {"number": {"missing": "median"}}, "name": "ignore"}],
         json_schema_extra=or_auto,
     )
-    header: bool | None = Option(
-        default=None,
-        description="Whether the first row names the columns; default: whether columns are given "
-        "by name, or the first row has words alone and rows after it have numbers; a note says so "
-        "where it may be doubted.",
-        examples=[True],
-    )
-    delimiter: str | None = Option(
-        default=None,
-        min_length=1,
-        max_length=1,
-        description="Separator of the columns, one character; default: a tab, a semicolon or a "
-        "comma, as found in the first row.",
-        examples=[";"],
-    )
-    encoding: Encoding | None = Option(default=None, description=ENCODING_DOC, examples=["cp1252"])
 
 
 class CsvOptions(CellForm, TableOptions):
@@ -98,18 +74,11 @@ class CsvOptions(CellForm, TableOptions):
     @property
     def form(self) -> TableForm:
         """Format of the file and the columns to read."""
-        header: Literal["yes", "no", "auto"] = "auto"
-        if self.header is not None:
-            header = "yes" if self.header else "no"
-        columns = None
-        if self.columns is not None:
-            columns = {key: choice.form for key, choice in self.columns.items()}
-        form = TableForm(self.delimiter or "", header, self.data, self.label, columns=columns)
         is_text = self.separator is not None or bool(self.classes)
         return replace(
-            form,
-            encoding=self.encoding or "",
-            cells=self.cells,
+            self.table_form(self.columns, self.cells),
+            data=self.data,
+            label=self.label,
             texts=is_text,
             empty_labels=self.separator is not None,
         )

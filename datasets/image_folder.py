@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from pydantic import Field as Option
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.params import Parameters
@@ -20,13 +20,13 @@ from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
 from mxrun.io.files import is_hidden, unreadable_error, user_path, visible_below
-from mxrun.io.formats.image_files import image_column
+from mxrun.io.formats.image_files import frame_notes, image_column
 from mxrun.io.images.decode import image_channels
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.images.options import ExifOrientation
 
 # Images that are not decoded.
-_OTHER_SUFFIXES = (".gif", ".tif", ".tiff", ".jfif", ".jpe", ".jp2", ".jxl", ".heic", ".avif")
+_OTHER_SUFFIXES = (".jp2", ".jxl", ".heic", ".avif")
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,10 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     """Images by class; data [channels, any, any] in 0..1, grey or colour as the network's input.
 
     Classes are numbered in the order of their sorted names; records are sorted by class and path.
-    All images below a class's folder are read whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm,
-    pbm and webp. Hidden files and folders are left out, such as .ipynb_checkpoints and @eaDir.
-    Images beside the classes' folders have no class: they are left out, and a note reports them.
+    All images below a class's folder are read whose suffix is one of png, jpg, jpeg, jfif, jpe,
+    bmp, ppm, pgm, pbm, webp, gif, tif and tiff; of several pages or frames, the first. Hidden files
+    and folders are left out, such as .ipynb_checkpoints and @eaDir. Images beside the classes'
+    folders have no class: they are left out, and a note reports them.
     Images are decoded when their batch is made.
     """
     channels = image_channels(inputs.get("data"))
@@ -147,7 +148,7 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         split,
         lazy={"data": image_column(named, channels)},
         empty=tuple(names[number] for number in sorted(empty)),
-        notes=(*_notes(folder), *left_out.notes(folder)),
+        notes=(*_notes(folder), *left_out.notes(folder), *frame_notes(images)),
     )
 
 

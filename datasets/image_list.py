@@ -12,7 +12,7 @@ from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
-from mxrun.io.formats.image_files import image_column, locate_image
+from mxrun.io.formats.image_files import frame_notes, image_column, locate_image
 from mxrun.io.formats.image_list import read_image_list
 from mxrun.io.formats.labels import LabelForm, label_fields
 from mxrun.io.images.decode import image_channels
@@ -67,5 +67,5 @@ def read(options: ImageListOptions, split: str, inputs: Inputs) -> Dataset:
     form = LabelForm(options.separator, options.classes)
     values = [label for each in lists for label in each.labels]
     fields, classes = label_fields(values, inputs, partial(locate_image, files), form)
-    notes = tuple(each.note for each in lists if each.note)
+    notes = *(each.note for each in lists if each.note), *frame_notes([path for _, path in files])
     return Dataset("image_list", fields, classes, split, lazy={"data": data}, notes=notes)

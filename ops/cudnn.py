@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
-from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, Shape, TensorSpec
 from mxrun.device.cuda.cudnn import library
 from mxrun.device.cuda.cudnn.graph import (
-    ALIGNMENT,
     ConvolutionDirection,
     ConvolutionOperation,
     GraphTensor,
@@ -26,6 +26,7 @@ from mxrun.device.cuda.cudnn.graph import (
     OperationGraph,
     Pointwise,
     Role,
+    alignment_of,
 )
 from mxrun.device.cuda.cudnn.launch import PlanPart
 from mxrun.device.cuda.cudnn.plan import plan_of
@@ -273,9 +274,9 @@ class StackedMatrices:
         return replace(self, sizes=sizes, strides=strides)
 
     def tensor(self, role: Role) -> GraphTensor:
-        """Return the tensor of a graph, which is aligned as far as the offset is."""
-        offset = self.place.offset
-        alignment = min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT
+        """Return the tensor of a graph, which is aligned as far as its offset and its size are."""
+        nbytes = self.sizes[0] * self.strides[0] * item_size(self.dtype)
+        alignment = alignment_of(self.place.offset, nbytes)
         return GraphTensor(role, self.dtype, self.sizes, self.strides, alignment)
 
 

@@ -27,13 +27,13 @@ _GROUPS = THREADS // STEP
 
 
 @inlined
-def add_halves(values: Any, group: int) -> None:
-    """Add the upper half of the first 16 values of every group of so many to the lower half."""
-    half = LANES // 2
+def join_halves(values: Any, group: int, count: int, join: Any) -> None:
+    """Join the upper half of the first `count` values of every group with the lower, until 1."""
+    half = count // 2
     while half > 0:
         for t in threads(THREADS):
             if t % group < half:
-                values[t] += values[t + half]
+                values[t] = join(values[t], values[t + half])
         half = half // 2
 
 
@@ -59,7 +59,7 @@ def row_sum(begin: int, end: int, terms: Any) -> Any:
             if t % STEP < LANES:
                 low, high = values[t] + values[t + LANES], values[t + 2 * LANES]
                 values[t] = low + (high + values[t + 3 * LANES])
-        add_halves(values, STEP)
+        join_halves(values, STEP, LANES, lambda low, high: low + high)
         for t in threads(THREADS):
             if t == 0:
                 for group in range(_GROUPS):
@@ -72,7 +72,7 @@ def row_sum(begin: int, end: int, terms: Any) -> Any:
             if full + t < end:
                 rest = terms(full + t)
             values[t] = rest
-        add_halves(values, THREADS)
+        join_halves(values, THREADS, LANES, lambda low, high: low + high)
         for t in threads(THREADS):
             if t == 0:
                 totals[0] += values[0]
@@ -88,12 +88,7 @@ def row_maximum(begin: int, end: int, terms: Any) -> Any:
         for j in range(begin + t, end, THREADS):
             most = max(most, terms(j))
         values[t] = most
-    half = THREADS // 2
-    while half > 0:
-        for t in threads(THREADS):
-            if t < half:
-                values[t] = max(values[t], values[t + half])
-        half = half // 2
+    join_halves(values, THREADS, THREADS, lambda low, high: max(low, high))
     return values[0]
 
 

@@ -106,23 +106,43 @@ def table_records(data: Any, encoding: TableEncoding | None) -> Any:
     names = () if encoding is None else encoding.source_columns
     if encoding is None or isinstance(data, (str, os.PathLike, np.ndarray)):
         return data
-    if isinstance(data, Mapping) and any(
-        np.ndim(data[name]) == 0 for name in names if name in data
-    ):
+    found = [name for name in names if name in data] if hasattr(data, "keys") else []
+    if found and all(_is_cell(data[name]) for name in found):
         data = [data]
     if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
         return {"data": _rows_of(data, names)}
-    if not hasattr(data, "keys") or not names or any(name not in data for name in names):
+    if found:
+        _check_columns(data, found, names)
+    if not found:
         values = np.asarray(data, dtype=object) if isinstance(data, (list, tuple)) else data
         is_table = isinstance(values, np.ndarray) and values.ndim == 2
         return {"data": values} if is_table else data
     columns = [np.asarray(data[name], dtype=object) for name in names]
-    lengths = {len(column) for column in columns}
-    if len(lengths) != 1:
-        got = ", ".join(f"{name}: {len(each)}" for name, each in zip(names, columns, strict=True))
+    return {"data": np.stack(columns, axis=1)}
+
+
+def _is_cell(value: Any) -> bool:
+    return value is None or np.ndim(value) == 0
+
+
+def _check_columns(data: Any, found: Sequence[str | int], names: Sequence[str | int]) -> None:
+    """Raise UserError for columns by name that do not make a table: too few, or of other lengths.
+
+    found: those of the `names` that the data have.
+    """
+    lacking = [str(name) for name in names if name not in found]
+    if lacking:
+        others = [str(key) for key in data if key not in names]
+        hint = next(filter(None, (nearest(key, lacking) for key in others)), "")
+        hint = hint or "None in each row stands for a column whose values are missing"
+        expected = f"the columns {listed([*map(str, names)])}"
+        problem = f"the columns lack {listed(lacking)}"
+        raise UserError(Diagnostic(problem, None, expected, listed([*map(str, found)]), hint=hint))
+    lengths = ["one value" if _is_cell(data[name]) else str(len(data[name])) for name in names]
+    if len(set(lengths)) != 1:
+        got = ", ".join(f"{name}: {each}" for name, each in zip(names, lengths, strict=True))
         expected = "columns of equal length"
         raise UserError(Diagnostic("the columns do not fit together", None, expected, got))
-    return {"data": np.stack(columns, axis=1)}
 
 
 def _rows_of(

@@ -93,7 +93,6 @@ def load(
     folder = runs_folder() if runs is None else Path(runs)
     changes = dict(overrides or {})
     with library.plugin_errors():
-        library.load()
         run = _run(source, folder)
         if run is None:
             if checkpoint is not None:
@@ -316,6 +315,7 @@ class LoadedModel(TextGenerator):
         outputs: Sequence[str] = (),
         batch: BatchSize | None = None,
         layout: Layout = "CHW",
+        steps: int | None = None,
     ) -> Prediction:
         """Run the network on records, as `mxrun infer` does.
 
@@ -325,18 +325,17 @@ class LoadedModel(TextGenerator):
         file, a table or a folder; a list of paths; or a dictionary of arrays by input. Of a model
         that was trained on a table with `columns`, an array has its data columns as they are, words
         and dates too; they may also be a dictionary or a data frame of columns by name, a
-        dictionary of one row, or a list of these, in which what a row lacks is missing. outputs:
-        layers whose outputs are returned instead of the network's. batch: replaces the config's.
-        layout: `HWC` for arrays of images whose channels are last.
+        dictionary of one row, or a list of these, in which what a row lacks is missing; a series is
+        a path or columns by name. outputs: layers whose outputs are returned instead of the
+        network's. batch: replaces the config's. layout: `HWC` for arrays of images whose channels
+        are last. steps: to predict after the last of a series; by default its horizon.
 
-        The network is planned, allocated and bound for the first call of a number of records, and
-        kept: the next ones only compute. `predictor` fixes the number.
-
-        Raises UserError for records that cannot be read or do not fit, and for unknown layers.
+        The network is planned and bound for the first call of a number of records, and kept: the
+        next ones only compute. Raises UserError for records that do not fit, and unknown layers.
         """
         names, batch = tuple(outputs), batch_size(batch)
         predictor = self._predictors.get((names, batch), lambda: self._predictor(names, batch))
-        return predictor.predict(data, layout=layout)
+        return predictor.predict(data, layout=layout, steps=steps)
 
     def predictor(self, batch: int | None = None, *, outputs: Sequence[str] = ()) -> Predictor:
         """Return the network prepared for calls in a loop, all of which run in batches of one size.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.api.html import drawing, heading, paragraph, section, table
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import Evaluation
 from mxrun.inference.head_statistics import HeadEvaluation
@@ -192,13 +193,16 @@ class Prediction:
 
     outputs: by name, [records, ...]. sources: (file, number of the record in it) for each record;
     the file is empty for arrays. classes: names of the classes, if the first output has one value
-    for each. notes: notes to the user.
+    for each. notes: notes to the user. times: of a forecast, the time stamps of each series' steps,
+    dates as ISO 8601; its outputs are the targets by name, float64 [series, steps], and its sources
+    have the names of the series.
     """
 
     outputs: Mapping[str, Array] = field(repr=False)
     sources: Sequence[tuple[str, int]] = field(repr=False)
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), repr=False)
+    times: tuple[tuple[str | float | None, ...], ...] = field(default=(), repr=False)
 
     @property
     def values(self) -> Array:

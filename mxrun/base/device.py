@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from mxrun.base.dataclass import dataclass
+from mxrun.base.tensor import ALIGNMENT
 
 # Calls of a library into which a product is cut at most, and the work that each must have: a call
 # takes half a microsecond, and each reads all weights.
@@ -64,7 +66,8 @@ class DeviceDescription:
     them. library: name and version of the kernel library, `none` where it is missing, and the kind
     of processor for which loops are generated; empty if kernels need neither. card: properties of a
     GPU as JSON with cuDNN's keys, from which cuDNN makes plans; empty for other devices.
-    task_sizes: into what loops are cut.
+    task_sizes: into what loops are cut. alignment: bytes at multiples of which blocks begin.
+    is_host: whether its threads are the host's.
     """
 
     family: str
@@ -75,6 +78,8 @@ class DeviceDescription:
     library: str = ""
     card: str = ""
     task_sizes: TaskSizes = TaskSizes()
+    alignment: int = ALIGNMENT
+    is_host: bool = True
 
     def cut_for_elements(self, elements: int) -> Cut:
         """Return the cut of an elementwise pass over `elements`."""
@@ -89,8 +94,8 @@ class DeviceDescription:
 
     @property
     def host_threads(self) -> int:
-        """How many threads of the host compute: none of a card's is one."""
-        return 1 if self.family == CUDA else self.threads
+        """How many threads of the host compute."""
+        return self.threads if self.is_host else 1
 
     def tasks_for_elements(self, elements: int) -> int:
         """Return into how many tasks an elementwise pass over `elements` is cut."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
 from mxrun.base.errors import InternalError
 from mxrun.base.once import cached_property
@@ -17,9 +17,9 @@ PartialShape = tuple[int | None, ...] | None
 ALIGNMENT = 64
 
 
-def align(nbytes: int) -> int:
-    """Return `nbytes` rounded up to the next multiple of 64."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+def align(nbytes: int, alignment: int = ALIGNMENT) -> int:
+    """Return `nbytes` rounded up to the next multiple of `alignment`."""
+    return -(-nbytes // alignment) * alignment
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mxrun.options.shared import divide_settings
 from mxrun.report.streams import results
 
 if TYPE_CHECKING:
-    from mxrun.commands.infer import Inference
+    from mxrun.commands.infer import Forecasts, Inference
 
 # Limit of the inputs that a message lists.
 _MAX_NAMED_INPUTS = 3
@@ -23,6 +23,7 @@ _OF_SUFFIX: dict[str, OutputFormat] = {
     ".csv": "csv",
     ".npy": "npy",
     ".npz": "npy",
+    ".svg": "svg",
 }
 
 
@@ -63,6 +64,9 @@ def infer(options: InferOptions) -> None:
     with status(f"loading {options.run}"):
         inference = command.infer(options, write_note)
     write_notes(inference.notes)
+    if isinstance(inference, command.Forecasts):
+        _write_forecasts(inference, options)
+        return
     _run_and_write(inference, form, options)
     write_notes(inference.closing_notes)
     wrote = [] if options.to is None else [f"wrote {options.to}"]
@@ -91,6 +95,32 @@ def _generate(options: InferOptions) -> None:
     elif len(prompts) > 1:
         write_texts([each.prompt + each.text for each in generation.texts])
     write_notes([generation_text(generation.summary())])
+
+
+def _write_forecasts(forecasts: Forecasts, options: InferOptions) -> None:
+    """Write predicted steps: one row each, or a drawing."""
+    from mxrun.report.forecasts import forecast_svg, forecast_table
+    from mxrun.report.infer import write_drawing, write_forecast_csv, write_jsonl
+    from mxrun.report.notes import write_notes
+    from mxrun.report.result import write_json, write_tables
+
+    report = forecasts.to_json()
+    rows = report["results"]
+    form = _output_format(options)
+    if form == "npy":
+        raise typer.BadParameter("a forecast is written as jsonl, csv or svg")
+    if options.json:
+        write_json({"run": options.run.name, **report})
+    elif form == "svg" and options.to is not None:
+        write_drawing(forecast_svg(options.run.name, report), options.to)
+    elif form == "jsonl":
+        write_jsonl(rows, options.to)
+    elif form == "csv":
+        write_forecast_csv(rows, options.to)
+    else:
+        write_tables([forecast_table(options.run.name, rows)])
+    if options.to is not None:
+        write_notes([f"wrote {options.to}"])
 
 
 def _check_records(inputs: Sequence[str], split: str | None) -> None:
@@ -177,6 +207,8 @@ def _output_format(options: InferOptions) -> OutputFormat:
         form = output or _OF_SUFFIX.get(to.suffix, "table")
         if form == "table":
             raise typer.BadParameter(_format_error(to, output))
+    if form == "svg" and to is None:
+        raise typer.BadParameter("a drawing needs a file: add --to FILE.svg")
     if form == "npy" and top is not None:
         raise typer.BadParameter(
             f"--top {top} selects classes, but npy holds the numbers of all: leave out --top, or "

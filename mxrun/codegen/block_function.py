@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.once import cached_property
 from mxrun.codegen.gpu_kernel import GpuKernel
@@ -22,6 +22,10 @@ class BlockFunction(NativeFunction):
     def address(self) -> int:
         """Raise InternalError: a processor runs no blocks."""
         raise InternalError(f"{self.body.__qualname__} is code for the blocks of a GPU")
+
+    @property
+    def _options(self) -> tuple[object, ...]:
+        return *super()._options, self.threads
 
     def compile_kernel(self, symbol: str) -> GpuKernel:
         """Compile the function to the kernel `symbol`, of which a block is a task."""

@@ -53,11 +53,6 @@ def private(count: int) -> Any:
 
 
 @intrinsic
-def load_eight(values: Any, pointer: Any, position: int) -> None:
-    """Set values[:8], private, to eight elements from `position` on, a multiple of eight."""
-
-
-@intrinsic
 def stored(pointer: Any, value: float) -> float:
     """Return a float32 number as it would be read after it was stored there."""
 

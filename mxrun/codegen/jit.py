@@ -28,10 +28,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol, get_type_hints
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.locks import FIRST_TIME
@@ -149,8 +150,12 @@ class NativeFunction:
         identity = identity_of(self.body, _VOCABULARY_MODULES)
         name = f"{self.body.__module__}.{self.body.__qualname__}"
         maps = "\n".join(each.text for each in self.maps)
-        options = f"{self.arguments}\n{self.constants} {self.is_compact}\n{maps}"
+        options = f"{self.arguments}\n{self._options}\n{maps}"
         return None if identity is None else f"{name}\n{options}\n{identity}"
+
+    @property
+    def _options(self) -> tuple[object, ...]:
+        return self.constants, self.is_compact
 
     @property
     def source(self) -> FunctionSource:

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from mxrun.codegen.gpu_kernel import GpuKernel
 from mxrun.codegen.llvm_block import function_of
-from mxrun.codegen.llvm_target import OPTIMIZATION, call_function, optimized, target_machine
+from mxrun.codegen.llvm_target import OPTIMIZATION, optimized, special_register, target_machine
 from mxrun.codegen.sequential.kinds import FLOAT32, INT32, INT64
 from mxrun.codegen.vectors import LANES
 
@@ -68,14 +68,10 @@ def _add_entry(
         if value.type == FLOAT32.code:
             bits = builder.zext(builder.bitcast(value, number), word)
         builder.store(bits, builder.gep(block, [word(index)]))
-
-    def register(name: str) -> Any:
-        whole = f"llvm.nvvm.read.ptx.sreg.{name}.x"
-        return builder.zext(call_function(builder, whole, number, []), word)
-
-    thread = builder.add(builder.mul(register("ctaid"), register("ntid")), register("tid"))
-    own = builder.udiv(thread, word(threads))
-    count = builder.mul(tasks, word(parts))
-    with builder.if_then(builder.icmp_signed("<", own, count)):
-        builder.call(function, [block, own, count, own])
+    names = "ctaid", "ntid", "tid"
+    own, width, at = (builder.zext(special_register(builder, name), word) for name in names)
+    thread = builder.add(builder.mul(own, width), at)
+    task, count = builder.udiv(thread, word(threads)), builder.mul(tasks, word(parts))
+    with builder.if_then(builder.icmp_signed("<", task, count)):
+        builder.call(function, [block, task, count, task])
     builder.ret_void()

@@ -23,7 +23,10 @@ def function_of(module: Any, symbol: str) -> Any:
     if symbol in module.globals:
         return module.globals[symbol]
     kind = ir.FunctionType(ir.VoidType(), [_WORD.as_pointer(), _WORD, _WORD, _WORD])
-    return ir.Function(module, kind, symbol)
+    function = ir.Function(module, kind, symbol)
+    if is_card():
+        function.attributes.add("convergent")
+    return function
 
 
 def slot(builder: Any, index: Any) -> Any:

@@ -103,6 +103,25 @@ def call_function(builder: Any, name: str, result: Any, arguments: list[Any]) ->
     return builder.call(known, arguments)
 
 
+def special_register(builder: Any, name: str) -> Any:
+    """Read a register of a card's thread, 32 bits: its number tid, its block's ctaid, ntid."""
+    return call_function(builder, f"llvm.nvvm.read.ptx.sreg.{name}.x", ir.IntType(32), [])
+
+
+def separate_function(module: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    """Return a function of the module without code, to which its calls jump.
+
+    On a card its barriers bind the code around each call: a branch by which threads differ must not
+    be moved across it.
+    """
+    function = ir.Function(module, ir.FunctionType(result, arguments), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    if is_card():
+        function.attributes.add("convergent")
+    return function
+
+
 def optimized(code: Any, machine: Any, is_compact: bool) -> Any:
     """Return LLVM's module, optimized for a machine, of llvmlite's."""
     module = llvm.parse_assembly(str(code))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
+from mxrun.base.regression import Regression
 from mxrun.frontend import ModelDefinition
-from mxrun.inference.data_part import DataPart, open_part
+from mxrun.inference.data_part import DataPart, OpenedPart, open_part
+from mxrun.inference.forecast_statistics import ForecastStatistics
 from mxrun.inference.head_statistics import HeadEvaluation, statistics_of
 from mxrun.inference.inference import Inference, InferenceSetup, SelectedOutputs, prepare
 from mxrun.inference.outputs import OutputHead, predictions
 from mxrun.inference.prepared_inference import InferenceBatch
 from mxrun.inference.records import DatasetSource
+from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.options.evaluate import EvaluateOptions
 from mxrun.options.shared import divide_settings
 from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.run.trained_model import TrainedModel, opened
+from mxrun.train.measure import LossTensors, figure_prefixes
 
 Row = dict[str, Any]
 
@@ -81,15 +85,32 @@ def evaluate(options: EvaluateOptions, notify: Notify = ignore_note) -> Evaluati
 class EvaluationRun:
     """Evaluation that is ready to run, once; `total` is the number of its records."""
 
-    def __init__(self, inference: Inference, source: str, errors: int) -> None:
-        self._inference, self._source = inference, source
+    def __init__(self, inference: Inference, opened: OpenedPart, errors: int) -> None:
+        self._inference, self._source = inference, opened.source
         self.total, self.notes = inference.total, inference.notes
         built = inference.trained.built
         self._outputs = {name: head.name for name, head in predictions(built).items()}
-        self._losses = [loss for loss in built.model.losses if loss.name in self._outputs]
+        self._losses = [each for each in built.model.measured if each.name in self._outputs]
+        layers = built.model.measured
+        named = zip(layers, figure_prefixes(layers), strict=True)
+        self._prefixes = {layer.name: prefix for layer, prefix in named}
+        about = (inference.batch_size, errors)
         self._heads = {
-            loss.name: statistics_of(loss, inference.batch_size, errors) for loss in self._losses
+            loss.name: self._forecasts(loss, opened, errors) or statistics_of(loss, *about)
+            for loss in self._losses
         }
+
+    def _forecasts(
+        self, loss: LossTensors, opened: OpenedPart, errors: int
+    ) -> ForecastStatistics | None:
+        """Return the statistics of a loss whose predictions are forecasts; None for others."""
+        series, encoding = opened.dataset.series, opened.dataset.encoding
+        is_forecast = isinstance(loss.task, Regression) and loss.label == "label"
+        if series is None or not isinstance(encoding, SeriesEncoding) or not is_forecast:
+            return None
+        assert isinstance(loss.task, Regression)
+        about = (loss, loss.task, self._inference.batch_size, errors)
+        return ForecastStatistics(*about, series, encoding)
 
     def run(self, advance: Callable[[int], None] = lambda records: None) -> Evaluation:
         """Run all batches; `advance` receives the number of finished records."""
@@ -105,9 +126,8 @@ class EvaluationRun:
             head.evaluation(self._own(measured, name), trained.names_of_outputs)
             for name, head in self._heads.items()
         )
-        several = len(trained.built.model.losses) > 1
         metrics = {
-            f"{head.name}.{name}" if several else name: value
+            f"{self._prefixes[head.name]}{name}": value
             for head in heads
             for name, value in head.metrics.items()
         }
@@ -130,15 +150,17 @@ class EvaluationRun:
     def _add(self, batch: InferenceBatch) -> None:
         """Add a batch to the statistics of every head."""
         for loss in self._losses:
-            outputs = batch.arrays[self._outputs[loss.name]]
-            labels = batch.records.targets[loss.label]
-            self._heads[loss.name].add(batch.records.names, labels, outputs)
+            outputs, head = batch.arrays[self._outputs[loss.name]], self._heads[loss.name]
+            records = batch.records
+            if isinstance(head, ForecastStatistics):
+                assert records.numbers is not None
+                head.add_windows(records.names, records.numbers, outputs)
+            else:
+                head.add(records.names, records.targets[loss.label], outputs)
 
     def _own(self, measured: Mapping[str, Any], name: str) -> dict[str, Any]:
         """Return the metrics of one loss, which have its name as prefix if there are several."""
-        if len(self._inference.trained.built.model.losses) == 1:
-            return dict(measured)
-        prefix = f"{name}."
+        prefix = self._prefixes[name]
         return {
             key.removeprefix(prefix): value
             for key, value in measured.items()
@@ -150,7 +172,7 @@ def prepare_evaluation(
     trained: TrainedModel, part: DataPart, options: EvaluateOptions, notify: Notify = ignore_note
 ) -> EvaluationRun:
     """Open the records and prepare the network; nothing is evaluated yet. Raises UserError."""
-    sources: list[str] = []
+    parts: list[OpenedPart] = []
 
     def select(built: ModelDefinition) -> SelectedOutputs:
         return SelectedOutputs(list(predictions(built).values()), measured=True)
@@ -158,11 +180,11 @@ def prepare_evaluation(
     def open_source(model: TrainedModel, selected: Sequence[OutputHead]) -> DatasetSource:
         del selected
         opened = open_part(model, part)
-        sources.append(opened.source)
+        parts.append(opened)
         metrics, notes = model.built.training.metrics, opened.notes
         return DatasetSource(
             model.built, opened.dataset, metrics, notes, targets=True, path=opened.path
         )
 
     setup = InferenceSetup(select, open_source)
-    return EvaluationRun(prepare(trained, options, setup, notify), sources[-1], options.errors)
+    return EvaluationRun(prepare(trained, options, setup, notify), parts[-1], options.errors)

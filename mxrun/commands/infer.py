@@ -9,28 +9,64 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.array_records import ArraySource, named_arrays
 from mxrun.inference.data_part import DataPart, data_set_file, open_part
+from mxrun.inference.forecasts import Forecasts, outlook
 from mxrun.inference.inference import Inference, InferenceSetup, SelectedOutputs, prepare
 from mxrun.inference.outputs import OutputHead, heads, needed_inputs
 from mxrun.inference.records import DatasetSource, FileSource, RecordSource
 from mxrun.inference.result_arrays import result_arrays
-from mxrun.inference.text_records import TextSource
+from mxrun.inference.series_records import read_history, series_options
+from mxrun.io.series.encoding import SeriesEncoding
+from mxrun.io.series.steps import SeriesSteps
 from mxrun.options.infer import InferOptions
 from mxrun.options.shared import divide_settings
 from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.run.trained_model import TrainedModel, opened
 
-__all__ = ["Inference", "infer", "prepare_inference", "result_arrays"]
+__all__ = ["Forecasts", "Inference", "infer", "prepare_inference", "result_arrays"]
 
 
-def infer(options: InferOptions, notify: Notify = ignore_note) -> Inference:
+def infer(options: InferOptions, notify: Notify = ignore_note) -> Inference | Forecasts:
     """Prepare a run's network for the records that the options name.
 
-    notify: receives notes about long waits. Raises UserError for errors in the run, the checkpoint,
-    names or the first records.
+    A network of series predicts the steps after those in the files. notify: receives notes about
+    long waits. Raises UserError for errors in the run, the checkpoint, names or the first records.
     """
     files, settings = divide_settings(options.inputs)
     part = DataPart(split=options.split, files=files, settings=settings)
-    return prepare_inference(opened(options, options.batch), part, options, notify)
+    trained = opened(options, options.batch)
+    encoding = trained.checkpoint.manifest.encoding
+    if isinstance(encoding, SeriesEncoding) and options.split is None:
+        steps = read_history(trained.built, encoding, part)
+        return forecast(trained, encoding, steps, options, notify)
+    if options.steps is not None:
+        problem = "--steps is for files of a series, whose next steps are predicted"
+        raise UserError(Diagnostic(problem, hint="leave it out"))
+    return prepare_inference(trained, part, options, notify)
+
+
+def forecast(
+    trained: TrainedModel,
+    encoding: SeriesEncoding,
+    steps: SeriesSteps,
+    options: InferOptions,
+    notify: Notify = ignore_note,
+) -> Forecasts:
+    """Predict the steps after those of a table; a horizon, or as many as the options say."""
+    if options.outputs:
+        problem = "--outputs cannot be combined with a forecast"
+        raise UserError(Diagnostic(problem, hint="--split reads windows of the run's data"))
+    view = outlook(steps, encoding, series_options(trained.built), options.steps)
+
+    def select(built: ModelDefinition) -> SelectedOutputs:
+        return SelectedOutputs(heads(built, ()))
+
+    def open_source(model: TrainedModel, selected: Sequence[OutputHead]) -> RecordSource:
+        del model, selected
+        return view.source
+
+    inference = prepare(trained, options, InferenceSetup(select, open_source), notify)
+    found = view.run(inference.prepared)
+    return replace(found, notes=(*trained.notes, *found.notes))
 
 
 def prepare_inference(
@@ -81,6 +117,9 @@ def record_source(
             )
         )
     if trained.vocabulary is not None and part.arrays is None:
+        # Other networks need none of what reads texts.
+        from mxrun.inference.text_records import TextSource
+
         return TextSource(trained, part.files, part.settings)
     if (file := data_set_file(part.files)) is not None:
         opened = open_part(trained, replace(part, path=file), data)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from mxrun import library
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
 from mxrun.config.bundled import find_config
@@ -20,13 +20,19 @@ from mxrun.io.decompressed import SUFFIXES as COMPRESSED
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.paths import find_files, is_pattern
+from mxrun.io.series.dataset import SeriesOptions
+from mxrun.io.tables.columns import TableOutline
+from mxrun.io.tables.options import TableFile
 from mxrun.options.init import InitOptions
 from mxrun.preparation.planning import load
 from mxrun.run.foreign_weights import best_table
 from mxrun.survey.arrays import known_files, survey_archive, survey_files
-from mxrun.survey.config_draft import draft_config
+from mxrun.survey.cell_forms import survey_cells
+from mxrun.survey.config_draft import ConfigDraft, draft_config
 from mxrun.survey.fine_tune_draft import PretrainedNetwork, draft_fine_tuning
 from mxrun.survey.images import survey_images, survey_stored_images
+from mxrun.survey.series import SERIES, survey_series
+from mxrun.survey.series_draft import draft_series_config
 from mxrun.survey.survey import DataSurvey
 from mxrun.survey.tables import survey_table
 from mxrun.survey.text_draft import draft_text_config
@@ -84,7 +90,6 @@ def init(options: InitOptions) -> InitResult:
     Raises UserError if the data cannot be used as it is, for a file that exists, and for one that
     cannot be written. The same data gives the same file.
     """
-    library.load()
     source = _source(options.source)
     name, file = _names(options, source)
     _check_target(file, options)
@@ -92,9 +97,16 @@ def init(options: InitOptions) -> InitResult:
     if (pretrained := _pretrained(options, file)) is not None:
         draft = draft_fine_tuning(survey, pretrained, name, file)
     else:
-        draft = (draft_text_config if survey.vocabulary else draft_config)(survey, name, file)
+        draft = _draft(survey)(survey, name, file)
     write_text(file, draft.text)
     return InitResult(file, name, survey, draft.choices)
+
+
+def _draft(survey: DataSurvey) -> Callable[[DataSurvey, str, Path], ConfigDraft]:
+    """Return the function that drafts a config for such data."""
+    if survey.dataset == SERIES:
+        return draft_series_config
+    return draft_text_config if survey.vocabulary else draft_config
 
 
 def _pretrained(options: InitOptions, file: Path) -> PretrainedNetwork | None:
@@ -193,7 +205,9 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
     if kind == "nothing" and is_pattern(source):
         path = find_files(source)[0]
         kind, suffix = "file", path.suffix.lower()
-    is_table = options.kind == "table" or bool(options.settings) or options.task is not None
+    is_table = (
+        options.kind in ("table", "series") or bool(options.settings) or options.task is not None
+    )
     if kind == "file" and is_table:
         return _survey_table(source, options)
     if options.kind == "images" and kind == "file":
@@ -220,7 +234,11 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
     if texts := text_dataset_of(path, label, options.kind == "text"):
         if texts == TEXT:
             _refuse_label(label, source)
-        return survey_text(source) if texts == TEXT else survey_text_lines(source, label)
+        return (
+            survey_text(source)
+            if texts == TEXT
+            else survey_text_lines(source, label, options.kind == "text")
+        )
     tables = DATASETS.attribute("suffixes")[TABLE]
     named = path.with_suffix("") if suffix in COMPRESSED else path
     if named.suffix.lower() in tables or suffix == ".zip":
@@ -242,6 +260,8 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
         hint = "give the folder that holds the files"
     elif suffix == ".npy":
         hint = "save data and labels together: numpy.savez('data.npz', data=..., label=...)"
+    else:
+        hint = "--as text reads it as a text, --as table as a table"
     problem = f"{path}: this kind of file is not known"
     raise UserError(
         Diagnostic(problem, None, expected, suffix or "a file without suffix", hint=hint)
@@ -249,9 +269,27 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
 
 
 def _survey_table(source: str, options: InitOptions) -> DataSurvey:
-    usual = DATASETS.get(TABLE).options(**{PATH: source})
-    given = with_settings(usual, given_settings(options.settings))
-    return survey_table(source, options.label, options.task, given)
+    settings = given_settings(options.settings)
+    is_required = options.kind == "series"
+    may_be_series = options.kind is None and options.task is None
+    may_be_series &= settings.keys() <= SeriesOptions.model_fields.keys()
+    read: tuple[TableOutline, tuple[str, ...]] | None = None
+    if is_required or may_be_series:
+        series = with_settings(SeriesOptions(path=source), settings)
+        read = _outline(source, series, 1 if is_required else 2)
+        found = survey_series(source, read, options.label, series, is_required)
+        if found is not None:
+            return found
+    given = with_settings(DATASETS.get(TABLE).options(**{PATH: source}), settings)
+    assert isinstance(given, TableFile)
+    read = read or _outline(source, given)
+    return survey_table(source, read, options.label, options.task, given)
+
+
+def _outline(source: str, given: TableFile, least: int = 2) -> tuple[TableOutline, tuple[str, ...]]:
+    """Return the columns of a table, at least so many, and what was decided of its cells."""
+    form = replace(given.form, least=least)
+    return survey_cells(find_files(source), form, given.model_fields_set)
 
 
 def _kind(path: Path) -> str:

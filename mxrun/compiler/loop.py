@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
-from mxrun.base.tensor import PLAIN, TensorSpec, align
+from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.loop_invariants import hoist_invariants
 from mxrun.compiler.verify import verify_graph
 from mxrun.graph.graph import Graph, GraphLoop, MemoryClass, Slice, Step, ValueId
@@ -77,7 +78,7 @@ def _kernel(step: Step, loop: GraphLoop, memory: Sequence[ValueId], place: Place
         inputs=loop.inputs,
         outputs=loop.outputs,
         bind=_Binding(step.name, loop, body, pinned, places, tensors.shared()).launches,
-        workspace_bytes=align(body.reusable_bytes),
+        workspace_bytes=body.reusable_bytes,
         flops=loop.count * sum(kernel.flops for kernel in kernels),
         bytes_moved=loop.count * sum(kernel.bytes_moved for kernel in kernels),
         body=body,

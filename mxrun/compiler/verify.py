@@ -50,7 +50,7 @@ def verify_plan(plan: Plan) -> Plan:
         for block in phase.blocks:
             if block.offset < plan.pinned_bytes or block.end > plan.planned_bytes:
                 raise InternalError(f"{phase.name}: block {block.name!r} leaves the arena")
-            if block.offset % 64 or block.nbytes % 64:
+            if block.offset % plan.device.alignment or block.nbytes % plan.device.alignment:
                 raise InternalError(f"{phase.name}: block {block.name!r} is not aligned")
         for position in range(len(phase.steps)):
             live = [block for block in phase.blocks if block.first <= position < block.last]

@@ -12,8 +12,8 @@ from mxrun.config.foreign_files import foreign_weights
 
 _PACKAGE = "mxrun.configs"
 _SUFFIX = ".yaml"
-# Name of the config file in a run's folder.
-_SAVED = "config.yaml"
+SAVED = "config.yaml"
+"""Name of a run's config in its folder."""
 
 
 def bundled_configs() -> dict[str, Path]:
@@ -49,7 +49,7 @@ def find_config(name: str, otherwise: str = "") -> Path:
         return found
     bundled, stem = bundled_configs(), name.removesuffix(_SUFFIX)
     problem = f"{name} is a folder" if os.path.isdir(name) else f"there is no config {name!r}"
-    saved = os.path.join(name, _SAVED)
+    saved = os.path.join(name, SAVED)
     hint = f"write {saved}" if os.path.isfile(saved) else foreign_weights(name)[1]
     hint = hint or nearest(Path(stem).name, bundled)
     raise UserError(

@@ -14,6 +14,7 @@ import yaml
 
 from mxrun.base.description import describe_value
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.config.bundled import SAVED
 from mxrun.config.foreign_files import foreign_file
 from mxrun.config.marked import SourceNode
 from mxrun.config.scalar import resolve
@@ -46,9 +47,9 @@ def _read(path: Path, shown: str) -> bytes:
     try:
         if not path.is_file():
             problem = "is a folder" if path.is_dir() else "there is no such file"
-            raise UserError(
-                Diagnostic(problem, place, "a YAML file", hint="check the path of the config")
-            )
+            is_run = (path / SAVED).is_file()
+            hint = f"write {shown}/{SAVED}" if is_run else "check the path of the config"
+            raise UserError(Diagnostic(problem, place, "a YAML file", hint=hint))
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:

@@ -18,12 +18,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError, UserError
@@ -366,7 +366,17 @@ class Mirror:
     """Host array with a tensor's values: the tensor's own memory, which needs no copies."""
 
     def __init__(self, array: Array) -> None:
-        self.array = array
+        self._array = array
+
+    @property
+    def array(self) -> Array:
+        """The array, which may be changed; waits as `wait` does."""
+        self.wait()
+        return self._array
+
+    def wait(self) -> None:
+        """Wait until `store` has read the array, so that it may be changed."""
+        return
 
     def load(self) -> None:
         """Copy the tensor to the array."""

@@ -57,8 +57,9 @@ def reordered(device: Device, elements: Array, source: TensorSpec, target: Tenso
     has no kernel for that.
     """
     kernel = _reorder(device, source, target)
-    begin = align(source.nbytes)
-    end = begin + align(target.nbytes)
+    alignment = device.description.alignment
+    begin = align(source.nbytes, alignment)
+    end = begin + align(target.nbytes, alignment)
     memory = device.allocate(end + align(kernel.workspace_bytes))
     workspace = Handle(memory, end) if kernel.workspace_bytes else None
     handles = Handles((Handle(memory, 0),), (Handle(memory, begin),), workspace=workspace)

@@ -32,7 +32,8 @@ def new_pool(context: Context, cap: int | None = None) -> StoragePool:
     """
     device = device_of(context)
     is_poisoned = debug() and device.has_host_memory
-    return StoragePool(context, device.allocate, cap, _poison(device) if is_poisoned else None)
+    fill = _poison(device) if is_poisoned else None
+    return StoragePool(context, device.allocate, cap, fill, device.description.alignment)
 
 
 def _poison(device: Device) -> Callable[[Memory, int, int, int], None]:

@@ -72,4 +72,4 @@ def _watched(step: Step, launch: Launch) -> Launch:
 
         return run
 
-    return PythonLaunch(prepare)
+    return replace(launch, prepare=prepare)

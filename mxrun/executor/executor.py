@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from mxrun.base import flags
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.interface import Device, DeviceTensor, Program
@@ -109,10 +110,17 @@ class Executor:
                 tensor.write(0)
 
     def run(self, phase: str) -> None:
-        """Run one phase once; raises InternalError if `prepare` has not run."""
+        """Run one phase once; raises InternalError if `prepare` has not run.
+
+        In debug mode dead memory of a device of its own is poisoned: tools for the host's memory do
+        not see it.
+        """
         if not self._prepared:
             raise InternalError("prepare() must run before the other phases of this plan")
-        self.programs[phase].run()
+        if flags.debug() and not self.device.has_host_memory:
+            self.run_poisoned(phase)
+        else:
+            self.programs[phase].run()
 
     def prepare(self) -> None:
         """Run the phases that compute what depends on parameters alone, if the plan has any.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import TensorSpec, align
@@ -87,7 +88,8 @@ class _TimedCandidate:
     def __init__(self, kernels: Sequence[Kernel], device: Device) -> None:
         self._kernels, self._device = kernels, device
         self.name = kernels[0].implementation
-        self.nbytes = sum(_bytes_of(kernel) for kernel in kernels)
+        self._align = partial(align, alignment=device.description.alignment)
+        self.nbytes = sum(map(self._bytes_of, kernels))
         self.best = self._next = math.inf
 
     @property
@@ -116,13 +118,13 @@ class _TimedCandidate:
                 places.append(None if spec is None else Handle(memory, offset))
                 if spec is not None:
                     self._fill(Handle(memory, offset), spec)
-                    offset += align(spec.nbytes)
+                    offset += self._align(spec.nbytes)
             first, second = len(kernel.inputs), len(kernel.inputs) + len(kernel.outputs)
             handles = Handles(
                 *(tuple(places[:first]), tuple(places[first:second]), tuple(places[second:])),
                 workspace=Handle(memory, offset) if kernel.workspace_bytes else None,
             )
-            offset += align(kernel.workspace_bytes)
+            offset += self._align(kernel.workspace_bytes)
             steps.append(ProgramStep(self.name, kernel.bind(handles)))
         return self._device.bind(steps)
 
@@ -133,11 +135,10 @@ class _TimedCandidate:
         flat = TensorSpec((spec.nbytes // item_size(spec.dtype),), spec.dtype)
         self._device.tensor(handle, flat).write(1 if "float" in spec.dtype else 0)
 
+    def _bytes_of(self, kernel: Kernel) -> int:
+        tensors = sum(self._align(spec.nbytes) for spec in _specs(kernel) if spec is not None)
+        return tensors + self._align(kernel.workspace_bytes)
+
 
 def _specs(kernel: Kernel) -> tuple[TensorSpec | None, ...]:
     return (*kernel.inputs, *kernel.outputs, *kernel.extra_outputs)
-
-
-def _bytes_of(kernel: Kernel) -> int:
-    tensors = sum(align(spec.nbytes) for spec in _specs(kernel) if spec is not None)
-    return tensors + align(kernel.workspace_bytes)

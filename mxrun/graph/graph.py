@@ -7,13 +7,14 @@ Graph is frozen, so a pass can be tested alone and its result verified.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError, SourceLocation
 from mxrun.base.layer_options import DEFAULTS, LayerOptions
 from mxrun.base.once import cached_property
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import ALIGNMENT, TensorSpec, align
 from mxrun.operator.kernel import Kernel, OpReqType
 from mxrun.operator.register import AnyProperty
 
@@ -183,6 +184,8 @@ class Graph:
     sources: values that exist before the first step (inputs, parameters, states). results: values
     that must still exist after the last step. mutations: {new version: old version} of values that
     an update overwrites or a step adds to. is_train: if true, forward steps run in training mode.
+    alignment: multiple of bytes at which its blocks begin; that of the device once kernels are
+    selected.
     """
 
     values: tuple[Value, ...] = ()
@@ -191,6 +194,7 @@ class Graph:
     results: Mapping[str, ValueId] = field(default_factory=dict)
     mutations: Mapping[ValueId, ValueId] = field(default_factory=dict)
     is_train: bool = False
+    alignment: int = ALIGNMENT
 
     def producer(self) -> dict[ValueId, Step]:
         """Return the step that writes each value; sources have none."""
@@ -199,6 +203,10 @@ class Graph:
     def spec(self, value: ValueId) -> TensorSpec:
         """Return the spec of a value."""
         return self.values[value].spec
+
+    def block_bytes(self, value: ValueId) -> int:
+        """Return the bytes of a block for a value."""
+        return align(self.spec(value).nbytes, self.alignment)
 
     def roots(self) -> list[ValueId]:
         """Return for each value the first value in its memory, by views and mutations alone."""

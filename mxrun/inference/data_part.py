@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import os.path
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.config import COMMAND_LINE, PATHLESS, Overrides, SourceNode, overridden
@@ -28,6 +29,7 @@ from mxrun.io.images.decode import takes_images
 from mxrun.io.images.options import EXIF_ORIENTATION
 from mxrun.io.loading.batch import is_label
 from mxrun.io.paths import paths_of
+from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.tables.encoding import Tally
 from mxrun.run.trained_model import TrainedModel
 from mxrun.train.checkpoint import Manifest
@@ -196,8 +198,8 @@ def _with_split(
     Of other files all records are read, of the same split if they have one of its name.
     """
     given = _entries(section)
-    if "split" not in given and request.format.learns_vocabulary and _is_changed_path(given):
-        # A part of one text is no part of another.
+    if "split" not in given and ALL in request.format.splits and _is_changed_path(given):
+        # A part of one text or series is no part of another.
         return replace(request, split=Split(ALL))
     if "split" in given or own is None or own.format is not request.format:
         return request
@@ -353,6 +355,9 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
     fields: dict[str, Field] = {}
     classes: tuple[str, ...] = ()
     tally: Tally | None = None
+    if isinstance(manifest.encoding, SeriesEncoding):
+        problem = "a network of a series is evaluated on a table, not on arrays"
+        raise UserError(Diagnostic(problem, None, "the path of a table, or a split"))
     for name, array in arrays.items():
         if array.dtype.kind in "UO" and is_label(name):
             words, numbers = np.unique(array.astype(str), return_inverse=True)

@@ -9,12 +9,13 @@ from abc import ABC, abstractmethod
 from bisect import insort_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.classification import Classification
+from mxrun.base.dataclass import dataclass
 from mxrun.base.regression import Regression
 from mxrun.executor.side_program import BatchTensors, host_tensor
 from mxrun.train.auc import AreaUnderCurve
@@ -49,7 +50,8 @@ class HeadEvaluation:
     output of a regression, {output, mae, rmse, r2, support}. averages: {macro, weighted} over the
     classes. confusion: counts by label (row) and predicted class; None for other kinds, and for
     more classes than a table can hold. mistakes: (label, predicted, count) of the confused pairs,
-    the most frequent first, at most 100. errors: the worst records, the worst first.
+    the most frequent first, at most 100. errors: the worst records, the worst first. forecasts: of
+    a series, {target, forecast, mae, rmse, mase} of the network and of naive forecasts.
     """
 
     name: str
@@ -61,6 +63,7 @@ class HeadEvaluation:
     confusion: tuple[tuple[int, ...], ...] | None = None
     mistakes: tuple[tuple[int, int, int], ...] = ()
     errors: tuple[Row, ...] = ()
+    forecasts: tuple[Row, ...] = ()
 
     def to_json(self) -> Row:
         """Return the evaluation as JSON."""
@@ -77,6 +80,7 @@ class HeadEvaluation:
                 for label, predicted, count in self.mistakes
             ],
             "errors": list(self.errors),
+            "forecasts": list(self.forecasts),
         }
 
 
@@ -127,15 +131,16 @@ class HeadStatistics(ABC):
 
         The run's evaluation computes those that support the loss's own view of its tensors.
         """
+        configured = self._loss.named(configured)
         known = {
             kind.figure for kind in configured if not kind.why_unsupported(self._loss.measured)
         }
-        kinds = {kind.figure: kind for kind in (*configured, *self._usual()) if not kind.is_table}
-        missing = [
-            kind
-            for figure, kind in kinds.items()
-            if figure not in known and not kind.why_unsupported(self._task)
-        ]
+        self._compute([kind for kind in (*configured, *self._usual()) if kind.figure not in known])
+
+    def _compute(self, kinds: Iterable[MetricKind]) -> None:
+        """Compute the metrics that this kind of loss supports."""
+        by_figure = {kind.figure: kind for kind in kinds if not kind.is_table}
+        missing = [each for each in by_figure.values() if not each.why_unsupported(self._task)]
         self._metrics = Metrics(missing, self._task, self._rows) if missing else None
 
     def add(self, names: Names, labels: Array, outputs: Array) -> None:
@@ -363,6 +368,7 @@ class NumberStatistics(HeadStatistics):
     """Errors of predicted numbers, for each output."""
 
     kind = NUMBERS
+    max_rows = _MAX_OUTPUTS
 
     def __init__(self, loss: LossTensors, task: Regression, rows: int, errors: int) -> None:
         super().__init__(loss, task, rows, errors)
@@ -396,7 +402,7 @@ class NumberStatistics(HeadStatistics):
         """Return the evaluation; numbers have no classes."""
         del classes
         figures, errors = self._figures(known), self._worst.rows()
-        rows = self._output_rows() if 1 < self._elements <= _MAX_OUTPUTS else ()
+        rows = self._output_rows() if 1 < self._elements <= self.max_rows else ()
         return HeadEvaluation(self.name, self.kind, figures, rows=rows, errors=errors)
 
     def _output_rows(self) -> tuple[Row, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.compiler.compile import compile_plan
@@ -19,12 +20,14 @@ from mxrun.inference.outputs import (
     batch_inputs,
     known_shapes,
     planned_batch,
+    predictions,
     row_shapes,
     subgraph,
 )
 from mxrun.inference.prepared_inference import InferenceBatch, Output, PreparedInference, Row
 from mxrun.inference.records import RecordSource
 from mxrun.io.files import unreadable_error
+from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.options.shared import MAX
 from mxrun.preparation.max_batch_size import largest_batch
 from mxrun.preparation.notes import Notify, ignore_note
@@ -248,8 +251,17 @@ def _outputs(
     A head reports classes if it is a distribution over classes, or if `top` is given.
     """
     outputs = []
+    encoding = trained.checkpoint.manifest.encoding
+    forecasts = {
+        head.name
+        for loss, head in predictions(trained.built).items()
+        if isinstance(encoding, SeriesEncoding) and _label_of(trained.built, loss) == "label"
+    }
     for head in selection.heads:
         shape = rows[head.name]
+        if head.name in forecasts and isinstance(encoding, SeriesEncoding):
+            outputs.append(Output(head, shape, scaling=encoding))
+            continue
         if len(shape) != 1 or (selection.top is None and not head.classes):
             outputs.append(Output(head, shape))
             continue
@@ -264,6 +276,11 @@ def _outputs(
             )
         )
     return outputs
+
+
+def _label_of(built: ModelDefinition, name: str) -> str:
+    """Return the input that a loss reads as labels."""
+    return next(loss.label for loss in built.model.losses if loss.name == name)
 
 
 def _names_of_labels(

@@ -11,12 +11,13 @@ from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.dataset.pixels import WHITE
 from mxrun.io.images.decode import takes_images
 from mxrun.io.loading.batch import is_label
+from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.preparation.synthetic_data import trained_on_synthetic_data
 from mxrun.run.trained_model import TrainedModel
 
 RUN, CLASSES, PREPROCESSING = "mxrun.run", "mxrun.classes", "mxrun.preprocessing"
 SYNTHETIC = "mxrun.synthetic_data"
-VOCABULARY = "mxrun.vocabulary"
+VOCABULARY, SERIES = "mxrun.vocabulary", "mxrun.series"
 # Colours of an image by its number of channels.
 _COLORS = {1: "gray", 3: "RGB"}
 
@@ -29,7 +30,9 @@ def onnx_metadata(
     mxrun.run: name of the run or config. mxrun.classes: list of class names by number, if training
     had them. mxrun.preprocessing: for each input, the evaluation pipeline of a record.
     mxrun.vocabulary: of a network trained on texts, what turns these into ids: its kind and tokens,
-    in the order of ids. mxrun.synthetic_data: true if the run was trained on synthetic data.
+    in the order of ids. mxrun.series: of a network of a series, its window, horizon and clock, and
+    the columns whose scaling is undone in forecasts. mxrun.synthetic_data: true if the run was
+    trained on synthetic data.
     """
     preprocessing = {name: _preprocessing(built, trained, name) for name in inputs}
     found = {RUN: built.options.name, PREPROCESSING: json.dumps(preprocessing)}
@@ -38,6 +41,11 @@ def onnx_metadata(
     if trained is not None and trained.vocabulary is not None:
         vocabulary = trained.vocabulary
         found[VOCABULARY] = json.dumps({"kind": vocabulary.kind, **vocabulary.to_json()})
+    encoding = None if trained is None else trained.checkpoint.manifest.encoding
+    if isinstance(encoding, SeriesEncoding):
+        saved = encoding.model_dump(mode="json", exclude={"columns", "cells", "naive_errors"})
+        targets = [each.model_dump(mode="json") for each in encoding.target_columns]
+        found[SERIES] = json.dumps({**saved, "targets": targets})
     if trained is not None and trained_on_synthetic_data(built.options):
         found[SYNTHETIC] = json.dumps(True)
     return found
@@ -69,6 +77,8 @@ def _preprocessing(
 def _columns(trained: TrainedModel | None, name: str, spec: TensorSpec) -> dict[str, Any]:
     """Return the names of the columns that a row of the input holds, in its order."""
     manifest = None if trained is None else trained.checkpoint.manifest
+    if manifest is not None and isinstance(manifest.encoding, SeriesEncoding):
+        return _step(manifest.encoding, name)
     if manifest is not None and manifest.encoding is not None and name == "data":
         encoding = manifest.encoding
         saved = encoding.model_dump(mode="json")
@@ -77,6 +87,28 @@ def _columns(trained: TrainedModel | None, name: str, spec: TensorSpec) -> dict[
     columns = () if manifest is None else manifest.columns
     is_table = not is_label(name) and len(columns) == spec.elements
     return {"columns": list(columns)} if columns and is_table else {}
+
+
+def _step(encoding: SeriesEncoding, name: str) -> dict[str, Any]:
+    """Return what a step of an input of a series holds: of the past, the future or the naive one.
+
+    Inputs that are computed from `data` have `of`, its steps from the end.
+    """
+    saved = encoding.model_dump(mode="json")
+    back, length = encoding.naive_steps
+    chosen = {
+        "data": slice(None),
+        "last": slice(None),
+        "future": slice(len(encoding.columns) - encoding.known, None),
+        "naive": slice(encoding.targets),
+    }.get(name)
+    if chosen is None:
+        return {}
+    columns = saved["columns"][chosen]
+    names = [each for column in encoding.columns[chosen] for each in column.inputs]
+    steps = {"last": [-1, None], "naive": [-back, length - back or None]}
+    of = {"of": steps[name]} if name in steps else {}
+    return {"columns": names, "encoding": columns, "cells": saved["cells"], **of}
 
 
 def _image(spec: TensorSpec) -> dict[str, str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.locks import new_lock
 from mxrun.base.tensor import Shape
 from mxrun.executor.executor import Executor
@@ -16,6 +16,7 @@ from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.inference.outputs import OutputHead
 from mxrun.inference.records import Records, RecordSource
+from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.run.trained_model import TrainedModel
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.engine.interface import RunContext
@@ -30,18 +31,28 @@ class Output:
     """Output tensor, with one row per record.
 
     shape: of one record's row. top: number of most likely classes reported; 0 for the numbers
-    themselves. classes: names of all classes.
+    themselves. classes: names of all classes. scaling: of forecasts, which are reported in the
+    units of their series.
     """
 
     head: OutputHead
     shape: Shape
     top: int = 0
     classes: tuple[str, ...] = ()
+    scaling: SeriesEncoding | None = None
 
     @property
     def name(self) -> str:
         """Name of the output for the user."""
         return self.head.name
+
+    def rows(self, values: Array, records: Records) -> Array:
+        """Return a copy of the records of a batch, [batch, *shape], as they are reported."""
+        count = len(records.names)
+        rows: Array = values.reshape(-1, *self.shape)[:count]
+        if self.scaling is not None and records.series is not None:
+            rows = self.scaling.original(rows, records.series)
+        return np.array(rows)
 
     def to_json(self, values: Array) -> Row:
         """Return one record's result as JSON; of equal values the lower class comes first."""
@@ -87,7 +98,7 @@ class PreparedInference:
         draws = RANDOM_STATE in executor.plan.specs
         self._random = executor.tensor(RANDOM_STATE).mirror() if draws else None
         self._results = [
-            (output.name, (batch_size, *output.shape), executor.result(EVALUATE, name).mirror())
+            (output, executor.result(EVALUATE, name).mirror())
             for output in self.outputs
             for name in (output.head.entry.name,)
         ]
@@ -128,10 +139,9 @@ class PreparedInference:
                     self._random.array[1:] = UNTRAINED, number
                     self._random.store()
                 self._operations.run(self._evaluate)
-                count = len(self._records.names)
                 arrays = {}
-                for name, shape, result in self._results:
+                for output, result in self._results:
                     result.load()
-                    arrays[name] = result.array.reshape(shape)[:count].copy()
+                    arrays[output.name] = output.rows(result.array, self._records)
                 yield InferenceBatch(self._records, arrays)
                 number += 1

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.config import Overrides, SourceNode
@@ -25,6 +26,7 @@ from mxrun.graph.phases import EVALUATE
 from mxrun.inference.file_settings import PATH, given_settings, with_settings
 from mxrun.inference.outputs import label_inputs
 from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
 from mxrun.io.dataset.registry import DATASETS, TABLE
 from mxrun.io.decompressed import SUFFIXES as COMPRESSED
 from mxrun.io.files import MAXIMUM_BYTES, user_path, visible_below
@@ -57,13 +59,15 @@ class Records:
     names: (file or data set, number of the record in it, from 0). labels: if known, class numbers
     [count], or regression targets [count] or [count, numbers]. targets: if requested, the arrays
     [count, ...] that losses read as labels, by input; valid until the next batch. numbers: of the
-    records in their data set, int64 [count]; None if the batches have the records in order.
+    records in their data set, int64 [count]; None if the batches have the records in order. series:
+    names of the series whose windows the records are.
     """
 
     names: Sequence[tuple[str, int]]
     labels: npt.NDArray[Any] | None = None
     targets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     numbers: npt.NDArray[np.int64] | None = None
+    series: npt.NDArray[np.str_] | None = None
 
 
 class RecordSource(ABC):
@@ -279,7 +283,7 @@ class DatasetSource(RecordSource):
         self._model, self._options, self._data = built.model, built.options, built.options.data
         self._label_inputs = label_inputs(built)
         self._metrics, self._dataset = metrics, dataset
-        labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
+        labels = dict.fromkeys(each.label for each in built.model.measured if each.label)
         self._targets = tuple(labels) if targets else ()
         self.total, self.notes, self._path = len(dataset), tuple(notes), path
         self.tally, self.is_counted = dataset.tally, True
@@ -298,7 +302,7 @@ class DatasetSource(RecordSource):
 
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
         """Yield the batches of the data set."""
-        labels = self._labels()
+        labels = self._label_column()
         with (
             closing(python_transforms(self._options, [self._dataset.pipeline])) as python,
             closing(self._iterator(executor, batch_size, python)) as iterator,
@@ -307,7 +311,7 @@ class DatasetSource(RecordSource):
             measure = None
             if self._metrics is not None:
                 phase = Phase(EVALUATE, iterator, self._metrics)
-                measure = Measure(executor, phase, self._model.losses, inputs.arrays)
+                measure = Measure(executor, phase, self._model.measured, inputs.arrays)
             while (batch := iterator.next_into(inputs.arrays)) is not None:
                 if not batch.valid:
                     # All of its records are bad.
@@ -316,8 +320,10 @@ class DatasetSource(RecordSource):
                 indices = batch.indices[: batch.valid]
                 names = [self._name(number) for number in indices.tolist()]
                 targets = {name: inputs.arrays[name][: batch.valid] for name in self._targets}
-                known = None if labels is None else labels[indices]
-                yield Records(names, known, targets, indices.copy())
+                known = None if labels is None else self._labels(labels, indices)
+                windows = self._dataset.series
+                series = None if windows is None else windows.series_of(indices)
+                yield Records(names, known, targets, indices.copy(), series)
                 if measure is not None:
                     measure.update(batch.valid)
         self.metrics = None if measure is None else measure.values()
@@ -325,12 +331,19 @@ class DatasetSource(RecordSource):
     def _name(self, number: int) -> tuple[str, int]:
         """Return the file of a record, if it has its own, or the data set and the number in it."""
         dataset = self._dataset
+        if dataset.series is not None:
+            return dataset.series.described(number), self._number(number)
         for column in dataset.lazy.values():
             if location := column.source(number):
                 return shown_path(location.file), location.number
         split = dataset.split.partition("[")[0]
         name = self._path or f"{dataset.name} {split}".rstrip()
-        return name, number if dataset.numbers is None else int(dataset.numbers[number])
+        return name, self._number(number)
+
+    def _number(self, number: int) -> int:
+        """Return the number of a record in the complete split."""
+        numbers = self._dataset.numbers
+        return number if numbers is None else int(numbers[number])
 
     def _iterator(
         self, executor: Executor, batch_size: int, python: TransformRunner
@@ -350,20 +363,26 @@ class DatasetSource(RecordSource):
             python=python,
         )
 
-    def _labels(self) -> npt.NDArray[Any] | None:
+    def _labels(self, column: Field, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the labels of records, of a series in its own units."""
+        if self._dataset.series is None:
+            return column.taken(indices)
+        return self._dataset.series.targets(indices).reshape(len(indices), *column.spec.shape)
+
+    def _label_column(self) -> Field | None:
         """Return the labels of all records if the network has one label input, else None.
 
         Labels are classes or regression targets. None too if they are also data, as in an
         autoencoder.
         """
-        axes = {loss.label: _label_axes(loss) for loss in self._model.losses if _label_axes(loss)}
+        axes = {each.label: _label_axes(each) for each in self._model.measured if _label_axes(each)}
         if len(axes) != 1:
             return None
         label, max_rank = axes.popitem()
         column = self._dataset.fields.get(label)
         if column is None or column.records.ndim > max_rank or label not in self._label_inputs:
             return None
-        return column.records
+        return column
 
 
 def _label_axes(loss: LossTensors) -> int:

@@ -15,7 +15,8 @@ from mxrun.base.near_names import listed
 SUFFIXES = (".gz", ".bz2", ".xz", ".zip")
 """Endings of the names of compressed files."""
 
-_ZIP = b"PK\x03\x04"
+# Of an archive with files, and of an empty one.
+_ZIP, _EMPTY_ZIP = b"PK\x03\x04", b"PK\x05\x06"
 _HEAD = 16
 DAMAGES = (zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 """Errors of damaged compressed data, beside EOFError and OSError."""
@@ -27,7 +28,10 @@ def is_compressed(head: bytes) -> bool:
 
 
 def _kind(head: bytes) -> str:
-    marks = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\x00", "xz"), (_ZIP, "zip"))
+    marks = (
+        *((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\x00", "xz")),
+        *((_ZIP, "zip"), (_EMPTY_ZIP, "zip")),
+    )
     if head[:3] == b"BZh" and head[4:10] == b"1AY&SY":
         return "bzip2"
     return next((kind for mark, kind in marks if head.startswith(mark)), "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.near_names import listed
@@ -32,7 +33,7 @@ from mxrun.io.encodings import marked_encoding, refuse_compressed
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
-from mxrun.io.images.decode import decoded, takes_images
+from mxrun.io.images.decode import decoded, has_frames, takes_images
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import SUFFIXES, image_kind
 from mxrun.io.images.pillow import image_pixels
@@ -197,6 +198,8 @@ def _records(
     elif image_kind(content) is not None:
         _require_image(spec, name)
         image = EncodedImage(content, str(name), sample.as_stored)
+        if not sample.remarks and has_frames(image):
+            sample.remarks.append(f"of several pages or frames the first is read: {name}")
         yield from _image_records(image, name, sample)
     else:
         _require_table(content, name, sample.table.encoding)

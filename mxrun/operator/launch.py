@@ -7,11 +7,12 @@ them into its own form, once. A device that cannot run a kind of launch refuses 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.jit import NativeCode
@@ -76,10 +77,12 @@ class Views(Protocol):
 class PythonLaunch:
     """Run of a NumPy or user-written body.
 
-    prepare: given a function that views tensors as arrays, returns the function to run.
+    prepare: given a function that views tensors as arrays, returns the function to run. only_read:
+    handles of tensors that the body does not write.
     """
 
     prepare: Callable[[Views], Callable[[], None]]
+    only_read: tuple[Handle, ...] = ()
 
 
 # Argument of a generated map: a tensor, an array of constants, or the bits of a number.

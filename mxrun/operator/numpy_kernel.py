@@ -84,7 +84,7 @@ class NumpyImplementation(Implementation):
             implementation=self.name,
             inputs=inputs,
             outputs=outputs,
-            bind=partial(_launch, prepare),
+            bind=partial(_launch, prepare, mutated),
             workspace_bytes=_workspace(resources),
             flops=prop.flops(_shapes(request.inputs), _shapes(request.outputs)),
             bytes_moved=_bytes((*inputs, *outputs)),
@@ -124,7 +124,7 @@ class NumpyImplementation(Implementation):
             implementation=self.name,
             inputs=inputs,
             outputs=outputs,
-            bind=partial(_launch, prepare),
+            bind=partial(_launch, prepare, ()),
             workspace_bytes=_workspace(resources),
             flops=requested * request.forward.flops,
             bytes_moved=_bytes((*inputs, *outputs)),
@@ -194,9 +194,15 @@ def _bytes(specs: Sequence[TensorSpec | None]) -> int:
 
 
 def _launch(
-    prepare: Callable[[Views, Handles], Callable[[], None]], handles: Handles
+    prepare: Callable[[Views, Handles], Callable[[], None]],
+    mutated: Collection[int],
+    handles: Handles,
 ) -> tuple[Launch, ...]:
-    return (PythonLaunch(lambda views: _rounding(prepare, views, handles)),)
+    """Return the launch of a body; mutated: positions of the inputs that it writes."""
+    only_read = tuple(
+        each for index, each in enumerate(handles.inputs) if each and index not in mutated
+    )
+    return (PythonLaunch(lambda views: _rounding(prepare, views, handles), only_read),)
 
 
 def _rounding(

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.flags import runs_folder
 from mxrun.base.limits import MAX_GENERATED, MAX_SEED
@@ -28,7 +29,7 @@ REAL_LIMITS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "top_p": ("above 0, at most 1", lambda x: 0 < x <= 1),
     "temperature": ("a finite number, 0 or more", lambda x: math.isfinite(x) and x >= 0),
 }
-OutputFormat = Literal["table", "jsonl", "csv", "npy"]
+OutputFormat = Literal["table", "jsonl", "csv", "npy", "svg"]
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -63,6 +64,16 @@ class InferOptions:
     ] = None
     classes: Annotated[
         Path | None, Option("File with the names of the classes, one a line.", "FILE")
+    ] = None
+    steps: Annotated[
+        int | None,
+        Option(
+            "Predict N steps after those of a series; beyond the horizon from its own predictions.",
+            "N",
+            usual="the horizon",
+            minimum=1,
+            maximum=MAX_GENERATED,
+        ),
     ] = None
     prompt: Annotated[
         str | None,
@@ -119,7 +130,8 @@ class InferOptions:
     output: Annotated[
         OutputFormat | None,
         Option(
-            "Format of the results; npy: all numbers as arrays, several outputs as npz.",
+            "Format of the results; npy: all numbers as arrays, several outputs as npz; svg: a "
+            "drawing of a forecast.",
             usual="from the ending of --to, else table",
         ),
     ] = None

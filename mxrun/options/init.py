@@ -1,9 +1,10 @@
 """Options of `mxrun init`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.flags import runs_folder
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import Json, RunsFolder
@@ -25,13 +26,13 @@ class InitOptions:
     settings: Annotated[
         tuple[str, ...],
         Positional(
-            "How a table is read, by the keys of the data set csv, such as header=true or "
-            "delimiter=';'.",
+            "How a table is read, by the keys of the data set csv, or of series, such as "
+            "header=true, delimiter=';' or season=24.",
             "KEY=VALUE",
         ),
     ] = ()
     kind: Annotated[
-        Literal["table", "text", "images"] | None,
+        Literal["table", "series", "text", "images"] | None,
         Option("What the data are.", "KIND", usual="as they look", flags=("--as",)),
     ] = None
     task: Annotated[
@@ -45,8 +46,8 @@ class InitOptions:
     label: Annotated[
         str | None,
         Option(
-            "Label column of a table, by name or number from 0, or several: a,b; of an archive, "
-            "its array.",
+            "Label column of a table, or column of a series to predict, by name or number from 0, "
+            "or several: a,b; of an archive, its array.",
             "COLUMN",
             usual="guessed",
         ),

@@ -12,10 +12,10 @@ Needs: kernels. Provides: the parent buffer and offset of every slice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
-from mxrun.base.tensor import ALIGNMENT
 from mxrun.graph.graph import Graph, Step, ValueId
 from mxrun.graph.naming import in_words
 from mxrun.operator.kernel import ConcatLayout, OpReqType
@@ -111,8 +111,8 @@ class _SliceAssignment:
             return f"it is already in {in_words(values[self.parts[value].parent].name)}"
         if step.requests[0] is not OpReqType.WRITE or value in self._changed:
             return "it is updated in place"
-        if part.pitch == 0 and part.begin % ALIGNMENT:
-            return f"its offset would not be a multiple of {ALIGNMENT} bytes"
+        if part.pitch == 0 and part.begin % self.graph.alignment:
+            return f"its offset would not be a multiple of {self.graph.alignment} bytes"
         return next(self._objections(value, part), "")
 
     def _objections(self, value: ValueId, part: BufferSlice) -> Iterator[str]:

@@ -34,7 +34,7 @@ def storage_lifetimes(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int
     sizes: dict[ValueId, int] = {}
     for position, step in enumerate(graph.steps):
         for value in step.writes:
-            root, nbytes = roots[value], align(graph.values[value].spec.nbytes)
+            root, nbytes = roots[value], graph.block_bytes(value)
             if root not in first:
                 first[root], sizes[root] = position, nbytes
             elif nbytes > sizes[root]:
@@ -69,4 +69,4 @@ def workspace_bytes(graph: Graph) -> Iterator[tuple[int, int]]:
     """Yield (position, bytes) of each step whose kernel needs a workspace while it runs."""
     for position, step in enumerate(graph.steps):
         if step.kernel is not None and step.kernel.workspace_bytes:
-            yield position, align(step.kernel.workspace_bytes)
+            yield position, align(step.kernel.workspace_bytes, graph.alignment)

@@ -1,15 +1,16 @@
 """Plan: frozen record of the schedule and of the offset of every byte of a run.
 
 One arena per context: [pinned: parameters, optimizer, auxiliary | io slots | reusable: the largest
-of the phases]. Offsets and block sizes are multiples of 64 bytes.
+of the phases]. Offsets and block sizes are multiples of the device's alignment.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec

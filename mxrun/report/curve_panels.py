@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.report.figures import metric_text
 
 Report = Mapping[str, Any]
@@ -47,7 +47,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Curve:
-    """Values of a figure after each epoch. run: number of the run; part: train or eval."""
+    """Values of a figure after each epoch. run: number of the run; part: train or eval.
+
+    Of a series they are the values of steps, and the parts history and forecast.
+    """
 
     run: int
     part: str
@@ -65,6 +68,11 @@ class Curve:
         return [each for each in series if each]
 
     @property
+    def is_second(self) -> bool:
+        """Whether it is of the second part, which is dashed."""
+        return self.part in ("eval", "forecast")
+
+    @property
     def last(self) -> float:
         """Last finite value."""
         return self.points()[-1][-1][1]
@@ -72,13 +80,17 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """Curves of one figure, or of several figures with the same values, of all runs."""
+    """Curves of one figure, or of several figures with the same values, of all runs.
+
+    across: what the horizontal axis counts.
+    """
 
     title: str
     curves: Sequence[Curve]
     axis: Axis
     first: int
     last: int
+    across: str = "epoch"
 
     def text(self, value: float) -> str:
         """Return a value of this panel as text."""

@@ -6,9 +6,9 @@ A single run has a colour for each part; of several runs each has a colour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.report.curve_panels import (
     LEARNING_RATE,
     Curve,
@@ -63,9 +63,28 @@ def curves_svg(report: Report, log: bool | None = None) -> str:
     if len(found := rates(report)) == 1:
         title = f"{title}, learning rate {found.pop():.6g}"
     notes = [note for run in report["runs"] for note in run["notes"]]
-    parts = [text(title, _MARGIN, 32, "title")]
     lines = [*_legend(names)] if several else []
     lines += [text(note, _MARGIN, 0, "faint") for note in notes]
+    widths = [2 * _MARGIN + text_width(note, SMALL_SIZE) for note in notes]
+    widths += [2 * _MARGIN + _SAMPLE + 6 + text_width(name, SMALL_SIZE) for name in names]
+    description = f"Learning curves of {', '.join(names)}"
+    return panels_svg((title, description), panels, several, lines, max(widths))
+
+
+def panels_svg(
+    titles: tuple[str, str],
+    panels: Sequence[CurvePanel],
+    several: bool = False,
+    lines: Sequence[str] = (),
+    width: float = 0.0,
+) -> str:
+    """Return a document of panels below each other, two in a row.
+
+    titles: the heading, and the description of the drawing. several: whether curves have the
+    colours of their runs. lines: elements below the heading; width: the least one.
+    """
+    title, description = titles
+    parts = [text(title, _MARGIN, 32, "title")]
     for index, line in enumerate(lines):
         parts.append(_moved(line, 0, _HEAD + index * _LINE))
     head = _HEAD + len(lines) * _LINE
@@ -75,11 +94,7 @@ def curves_svg(report: Report, log: bool | None = None) -> str:
         parts.append(_moved(content, column * _panel_width(), head + row * _panel_height()))
     rows = -(-len(panels) // _COLUMNS)
     columns = min(max(len(panels), 1), _COLUMNS)
-    widths = [2 * _MARGIN + text_width(note, SMALL_SIZE) for note in notes]
-    widths += [2 * _MARGIN + _SAMPLE + 6 + text_width(name, SMALL_SIZE) for name in names]
-    widths.append(2 * _MARGIN + text_width(title, TITLE_SIZE))
-    width = max(columns * _panel_width(), *widths)
-    description = f"Learning curves of {', '.join(names)}"
+    width = max(columns * _panel_width(), width, 2 * _MARGIN + text_width(title, TITLE_SIZE))
     return document(width, head + rows * _panel_height(), description, parts)
 
 
@@ -90,14 +105,14 @@ def _moved(content: str, x: float, y: float) -> str:
 def _legend(names: Sequence[str]) -> Iterator[str]:
     """Yield a line for each run with its colour, and one that explains the dashes."""
     for number, name in enumerate(names):
-        sample = _sample(_MARGIN, -4, _colour(number), "train")
+        sample = _sample(_MARGIN, -4, _colour(number), False)
         yield sample + text(name, _MARGIN + _SAMPLE + 6, 0, "faint")
     middle = _MARGIN + _SAMPLE + 6 + text_width("train   ", SMALL_SIZE)
     yield "".join(
         (
-            _sample(_MARGIN, -4, LINE, "train"),
+            _sample(_MARGIN, -4, LINE, False),
             text("train", _MARGIN + _SAMPLE + 6, 0, "faint"),
-            _sample(middle, -4, LINE, "eval"),
+            _sample(middle, -4, LINE, True),
             text("eval", middle + _SAMPLE + 6, 0, "faint"),
         )
     )
@@ -141,14 +156,14 @@ def _panel(panel: CurvePanel, several: bool) -> Iterator[str]:
         label = f"{curve.part} {metric_text(curve.last)}"
         yield text(label, right, _TOP - 12, "faint", "end")
         right -= text_width(label, SMALL_SIZE) + 6 + _SAMPLE
-        yield _sample(right, _TOP - 16, _colour(curve.part == "eval"), curve.part)
+        yield _sample(right, _TOP - 16, _colour(curve.is_second), curve.is_second)
         right -= 12
     title = f"{panel.title}, logarithmic" if panel.axis.is_log else panel.title
     letters = int((right - _LEFT) / text_width("m"))
     yield text(shortened(title, max(letters, _MIN_LETTERS)), _LEFT, _TOP - 12, "bold")
     yield from _axes(scale)
     for curve in panel.curves:
-        yield from _curve(curve, scale, _colour(curve.run if several else curve.part == "eval"))
+        yield from _curve(curve, scale, _colour(curve.run if several else curve.is_second))
 
 
 def _axes(scale: _PanelScale) -> Iterator[str]:
@@ -160,7 +175,7 @@ def _axes(scale: _PanelScale) -> Iterator[str]:
     for epoch in ticks(scale.first, scale.last, 6):
         if epoch == int(epoch):
             yield text(str(int(epoch)), scale.across(epoch), bottom + 16, "faint", "middle")
-    yield text("epoch", right, bottom + 29, "faint", "end")
+    yield text(scale.panel.across, right, bottom + 29, "faint", "end")
     frame: dict[str, str | float] = {"fill": "none", "stroke": LINE, "stroke_width": 1.2}
     yield rectangle(x=_LEFT, y=_TOP, width=_WIDTH, height=_HEIGHT, class_="line", **frame)
 
@@ -176,17 +191,17 @@ def _curve(curve: Curve, scale: _PanelScale, colour: str) -> Iterator[str]:
         for each in series
         for index, (x, y) in enumerate(each)
     )
-    yield element("path", d=path, **_stroke(colour, curve.part))
+    yield element("path", d=path, **_stroke(colour, curve.is_second))
     if sum(map(len, series)) <= _MAX_MARKS:
         for x, y in (place for each in series for place in each):
             yield element("circle", cx=x, cy=y, r=2.2, fill=colour)
 
 
-def _sample(x: float, y: float, colour: str, part: str) -> str:
+def _sample(x: float, y: float, colour: str, is_dashed: bool) -> str:
     """Return a short line for a legend."""
-    return element("line", x1=x, x2=x + _SAMPLE, y1=y, y2=y, **_stroke(colour, part))
+    return element("line", x1=x, x2=x + _SAMPLE, y1=y, y2=y, **_stroke(colour, is_dashed))
 
 
-def _stroke(colour: str, part: str) -> dict[str, str]:
+def _stroke(colour: str, is_dashed: bool) -> dict[str, str]:
     stroke = {"fill": "none", "stroke": colour, "stroke_width": "1.8"}
-    return {**stroke, "stroke_dasharray": _DASHES} if part == "eval" else stroke
+    return {**stroke, "stroke_dasharray": _DASHES} if is_dashed else stroke

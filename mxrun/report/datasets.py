@@ -223,7 +223,7 @@ def _sizes(sizes: Report) -> str:
 def check_parts(report: Report) -> list[RenderableType]:
     """Return the table of damaged records, or the line that there are none."""
     counts = ", ".join(
-        f"data.{role} {records_text(count)}{_turned_text(report['turned'][role])}"
+        f"data.{role} {records_text(count)}{_images_text(report, role)}"
         for role, count in report["records"].items()
     )
     damaged = report["damaged"]
@@ -244,9 +244,12 @@ def check_parts(report: Report) -> list[RenderableType]:
     return [table]
 
 
-def _turned_text(count: int) -> str:
-    """Return how many images of a section are turned; empty if none are."""
-    return f" ({count:,} turned by their EXIF orientation)" if count else ""
+def _images_text(report: Report, role: str) -> str:
+    """Return how many images of a section are turned, or one of several; empty if none are."""
+    turned, framed = report["turned"][role], report["framed"][role]
+    texts = [f"{turned:,} turned by their EXIF orientation"] if turned else []
+    texts += [f"{framed:,} the first of several pages or frames"] if framed else []
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def fetch_parts(report: Report) -> list[RenderableType]:

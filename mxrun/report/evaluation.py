@@ -36,6 +36,8 @@ def _tables(report: Report) -> Iterator[Table]:
         prefix = f"{head['name']}: " if several else ""
         if several:
             yield _metrics(head)
+        if head["forecasts"]:
+            yield _forecasts(head, prefix)
         if head["averages"] is not None:
             yield _classes(head, prefix)
         elif head["rows"]:
@@ -108,6 +110,23 @@ def _outputs(head: Report, prefix: str) -> Table:
         table.add_column(figure, justify="right")
     for row in head["rows"]:
         table.add_row(str(row["output"]), *(_number(row[figure]) for figure in _ERRORS))
+    return table
+
+
+def _forecasts(head: Report, prefix: str) -> Table:
+    """Return the errors of forecasts, in the units of the series, beside naive ones."""
+    rows = head["forecasts"]
+    several = len({row["target"] for row in rows}) > 1
+    table = titled_table(f"{prefix}forecasts")
+    if several:
+        table.add_column("target", overflow="fold")
+    table.add_column("forecast")
+    for figure in ("mae", "rmse", "mase"):
+        table.add_column(figure, justify="right")
+    for row in rows:
+        cells = [Text(printable_line(row["target"]))] if several else []
+        figures = (_number(row[figure]) for figure in ("mae", "rmse", "mase"))
+        table.add_row(*cells, row["forecast"], *figures)
     return table
 
 

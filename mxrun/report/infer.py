@@ -42,9 +42,24 @@ def write_jsonl(rows: Iterable[Row], to: Path | None) -> None:
 
 def write_csv(rows: Iterable[Row], to: Path | None) -> None:
     """Write a header and one row per record. Raises UserError if it cannot be written."""
+    _write_cells(map(_cells, rows), to)
+
+
+def write_forecast_csv(rows: Iterable[Row], to: Path | None) -> None:
+    """Write a header and one row per predicted step, as `write_csv` does."""
+    _write_cells((row.items() for row in rows), to)
+
+
+def write_drawing(content: str, to: Path) -> None:
+    """Write an SVG document. Raises UserError if it cannot be written."""
+    with _opened(to) as file:
+        file.write(content.encode())
+
+
+def _write_cells(rows: Iterable[Iterable[tuple[str, Any]]], to: Path | None) -> None:
     with _opened(to) as file:
         for number, row in enumerate(rows):
-            cells = list(_cells(row))
+            cells = list(row)
             if number == 0:
                 file.write(_csv_line([name for name, _ in cells]))
             file.write(_csv_line([value for _, value in cells]))

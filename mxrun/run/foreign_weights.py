@@ -9,13 +9,14 @@ mean, another epsilon into the moving variance.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.array_file import Array
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.merged_names import merged_names
 from mxrun.base.near_names import listed
@@ -199,7 +200,9 @@ class _Translation:
                 array = array.transpose(3, 2, 0, 1)
         if array.ndim == 4 and len(spec.shape) == 2 and array.size == spec.elements:
             array = array.reshape(len(array), -1)
-        return np.ascontiguousarray(array, spec.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # What the dtype cannot hold becomes infinite, and is refused if it is loaded.
+            return np.ascontiguousarray(array, spec.dtype)
 
     def _apply(self, table: WeightTable) -> Iterator[str]:
         """Bring the arrays into this network's form by what the table says; yield notes."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.merged_names import merged_names
 from mxrun.base.near_names import listed
@@ -73,6 +75,7 @@ class WarmStartSource:
             if not fit
         )
         arrays = {name: available[name] for name, fit in fits.items() if fit}
+        problems += filter(None, (_impossible(built, there, *each) for each in arrays.items()))
         unselected = (name for name in available if name not in selected)
         unexpected = (*unselected, *there.unexpected)
         lists_of_names = (missing, misshapen, unexpected)
@@ -126,6 +129,23 @@ class WarmStartSource:
             misshapen=self.misshapen,
             unexpected=self.unexpected,
         )
+
+
+def _impossible(
+    built: ModelDefinition, there: WarmStartSource, name: str, values: npt.NDArray[Any]
+) -> Diagnostic | None:
+    """Return the problem of a tensor that no training has, or None."""
+    is_variance = name.endswith("_moving_var")
+    wrong = values[~np.isfinite(values) | (is_variance & (values < 0))]
+    if not wrong.size:
+        return None
+    return Diagnostic(
+        f"{there.source}: {name}: {wrong.size:,} of {values.size:,} values are damaged",
+        built.options.place("train", "start_from"),
+        f"finite numbers of {values.dtype}" + ", as variances not below 0" * is_variance,
+        f"{wrong[0]:g}",
+        hint=f"leave it out, `skip: [{name}]`, or take another file",
+    )
 
 
 def _selected(built: ModelDefinition, section: StartFrom) -> tuple[list[str], list[Diagnostic]]:

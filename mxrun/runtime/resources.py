@@ -52,7 +52,9 @@ class TempSpace:
 class RandomState(Protocol):
     """Host array of a tensor int64 [3]: key, step and part, as random operators read them."""
 
-    array: npt.NDArray[np.int64]
+    @property
+    def array(self) -> npt.NDArray[np.int64]:
+        """The array, which may be changed."""
 
     def store(self) -> None:
         """Copy the array to the tensor."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mxrun.base.context import Context
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.locks import new_lock
-from mxrun.base.tensor import ALIGNMENT
+from mxrun.base.tensor import ALIGNMENT, align
 
 # Larger blocks have memory of their own, whose size is then a multiple of a page.
 _MAX_IN_SLAB = 32 << 10
@@ -105,10 +105,13 @@ class Slab:
         self.carved = 0
 
 
-def capacity_of(nbytes: int) -> int:
-    """Return the capacity of blocks for requests of `nbytes`: eight sizes per power of two."""
-    step = max(ALIGNMENT, 1 << ((nbytes - 1).bit_length() - 4)) if nbytes > ALIGNMENT else ALIGNMENT
-    return max(-(-nbytes // step) * step, ALIGNMENT)
+def capacity_of(nbytes: int, alignment: int = ALIGNMENT) -> int:
+    """Return the capacity of blocks for requests of `nbytes`: eight sizes per power of two.
+
+    It is a multiple of `alignment`, a power of two.
+    """
+    step = max(alignment, 1 << max((nbytes - 1).bit_length() - 4, 0))
+    return max(align(nbytes, step), alignment)
 
 
 class StoragePool:
@@ -116,8 +119,8 @@ class StoragePool:
 
     allocate_memory: requests memory from the system; it raises UserError if there is too little.
     cap: most bytes to reserve, None for no limit. fill: sets bytes of memory; if it is given, freed
-    blocks are filled with `POISON`. idle: lists of blocks that are allocated but
-    not in use; they are freed by trimming.
+    blocks are filled with `POISON`. alignment: bytes at multiples of which blocks begin. idle:
+    lists of blocks that are allocated but not in use; they are freed by trimming.
     """
 
     def __init__(
@@ -126,8 +129,9 @@ class StoragePool:
         allocate_memory: Allocate,
         cap: int | None = None,
         fill: Fill | None = None,
+        alignment: int = ALIGNMENT,
     ) -> None:
-        self.context, self.cap = context, cap
+        self.context, self.cap, self.alignment = context, cap, alignment
         self.idle: list[list[StorageBlock]] = []
         self._allocate_memory, self._fill = allocate_memory, fill
         self._classes: dict[int, SizeClass] = {}
@@ -209,7 +213,7 @@ class StoragePool:
         """Return the class for a size that is not remembered."""
         if nbytes < 0:
             raise InternalError(f"{nbytes} bytes of {self.context} are requested")
-        capacity = capacity_of(nbytes)
+        capacity = capacity_of(nbytes, self.alignment)
         with self._lock:
             found = self._classes.setdefault(capacity, SizeClass(capacity))
             if len(self._class_of_size) >= _MAX_KNOWN_SIZES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,20 @@ def survey_files(source: str, dataset: str, parts: tuple[str, ...]) -> DataSurve
 def survey_archive(source: str, label: str | None = None) -> DataSurvey:
     """Look at the arrays of an .npz file; label: name of the array of labels.
 
-    Raises UserError unless it has an array of data and one of labels with as many records.
+    Raises UserError unless it has an array of data and one of labels with as many records. Arrays
+    that cannot be read are left out, and are named in this error.
     """
     path = user_path(source)
-    arrays = npz_shapes(path)
-    names = _training_arrays(arrays, path, label)
+    arrays, others = npz_shapes(path, words=True)
+    try:
+        names = _training_arrays(arrays, path, label)
+    except UserError as error:
+        raise UserError([*error.diagnostics, *others]) from error
+    survey = _survey_arrays(source, path, arrays, names)
+    return replace(survey, left_out=tuple(f"{each.problem} ({each.got})" for each in others))
+
+
+def _survey_arrays(source: str, path: Path, arrays: Arrays, names: Mapping[str, str]) -> DataSurvey:
     spec = _data_spec(arrays[names["data"]][0], f"{path}: {names['data']}.npy")
     options: dict[str, object] = {"path": source} | _arrays_option(names)
     _check_records(arrays, names, path)

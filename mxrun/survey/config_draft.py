@@ -7,9 +7,9 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import Shape
 from mxrun.config.dump import flow
 from mxrun.io.dataset.registry import TABLE
@@ -49,8 +49,8 @@ def draft_config(survey: DataSurvey, name: str, file: Path) -> ConfigDraft:
     """Return a config of this name for the surveyed data; file: where it will be."""
     shape, transforms = _input(survey)
     is_image = uses_batch_norm(shape)
-    batch = _batch_size(survey.train.records, is_image)
-    epochs = _epochs(survey.train.records, batch, is_image)
+    batch = batch_size(survey.train.records, is_image)
+    epochs = epochs_of(survey.train.records, batch, is_image)
     lines = [
         *heading_lines(survey, file),
         f"name: {flow(name)}  # of the run: runs/{name}",
@@ -115,7 +115,8 @@ def _may_flip(survey: DataSurvey) -> bool:
     return bool(survey.classes) and not any(map(_SIDED.search, survey.classes))
 
 
-def _batch_size(records: int, is_image: bool) -> int:
+def batch_size(records: int, is_image: bool) -> int:
+    """Return the records of a batch."""
     table = _IMAGE_BATCHES if is_image else _TABLE_BATCHES
     batch = next((size for count, size in table if records < count), _LARGEST_BATCH[is_image])
     while batch > max(records, 1):
@@ -123,7 +124,8 @@ def _batch_size(records: int, is_image: bool) -> int:
     return batch
 
 
-def _epochs(records: int, batch: int, is_image: bool) -> int:
+def epochs_of(records: int, batch: int, is_image: bool) -> int:
+    """Return the passes over the records."""
     wanted = math.ceil(_STEPS[is_image] / max(records // batch, 1))
     limit = _MAX_IMAGE_EPOCHS if is_image else _EPOCHS[-1]
     return min(next((count for count in _EPOCHS if count >= wanted), _EPOCHS[-1]), limit)
@@ -170,7 +172,7 @@ def option_lines(key: str, value: object, comment: str) -> Iterator[str]:
         for line in comment.splitlines():
             yield from comment_lines(line, "    ", "")
         comment = ""
-    if isinstance(value, list):
+    if isinstance(value, list) and len(text) > _WIDTH:
         yield from _listed(f"    {key}:", value, "      ")
     else:
         yield f"{text}  # {comment}" if comment else text

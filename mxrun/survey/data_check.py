@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from numpy.typing import NDArray
+
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset, fits
 from mxrun.io.dataset.location import RecordLocation
@@ -17,7 +19,8 @@ from mxrun.io.dataset.records import (
     scale_of,
     undecoded_record,
 )
-from mxrun.io.images.decode import is_turned
+from mxrun.io.images.decode import has_frames, is_turned
+from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.scan import Advance, scan
 from mxrun.survey.data_sections import DataSections
 
@@ -46,11 +49,15 @@ class DamagedRecord:
 
 @dataclass(frozen=True)
 class DataCheck:
-    """Records of each section, those of them that are damaged, and how many images are turned."""
+    """Records of each section, and those of them that are damaged.
+
+    turned, framed: how many images are turned, and how many have several pages or frames.
+    """
 
     name: str
     records: dict[str, int]
     turned: dict[str, int]
+    framed: dict[str, int]
     damaged: tuple[DamagedRecord, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -59,6 +66,7 @@ class DataCheck:
             "name": self.name,
             "records": self.records,
             "turned": self.turned,
+            "framed": self.framed,
             "damaged": [record.to_json() for record in self.damaged],
             "passed": not self.damaged,
         }
@@ -72,36 +80,37 @@ def check_records(sections: DataSections, workers: int, advance: Advance) -> Dat
     damaged: list[DamagedRecord] = []
     done = 0
     turned = dict.fromkeys(sections.datasets, 0)
+    framed = dict.fromkeys(sections.datasets, 0)
     for role, dataset in sections.datasets.items():
         work = partial(_check, role, dataset)
-        for found, count in scan(len(dataset), work, workers, advance, done):
+        for found, are_turned, are_framed in scan(len(dataset), work, workers, advance, done):
             damaged += found
-            turned[role] += count
+            turned[role] += are_turned
+            framed[role] += are_framed
         done += len(dataset)
     records = {role: len(dataset) for role, dataset in sections.datasets.items()}
-    return DataCheck(sections.name, records, turned, tuple(damaged))
+    return DataCheck(sections.name, records, turned, framed, tuple(damaged))
 
 
-def _check(role: str, dataset: Dataset, records: range) -> tuple[list[DamagedRecord], int]:
-    """Return the damaged ones of some records, and the number of images that are turned."""
-    damaged, turned = [], 0
+def _check(role: str, dataset: Dataset, records: range) -> tuple[list[DamagedRecord], int, int]:
+    """Return the damaged ones of some records, and the numbers of images turned and framed."""
+    damaged, turned, framed = [], 0, 0
     for index in records:
         try:
             for name in dataset.inputs:
-                turned += _check_field(dataset, name, index)
+                record = undecoded_record(dataset, name, index)
+                _check_field(dataset, name, record)
+                turned += is_turned(record)
+                framed += has_frames(record)
         except UserError as error:
             location = location_of_record(dataset, index)
             number = number_of_record(dataset, index)
             damaged.append(DamagedRecord(role, number, location, problem_of(error)))
-    return damaged, turned
+    return damaged, turned, framed
 
 
-def _check_field(dataset: Dataset, name: str, index: int) -> bool:
-    """Return whether a field of a record is an image that is turned.
-
-    Raises UserError unless training can use it.
-    """
-    record = undecoded_record(dataset, name, index)
+def _check_field(dataset: Dataset, name: str, record: NDArray[Any] | EncodedImage) -> None:
+    """Raise UserError unless training can use a field of a record."""
     pixels = decoded_record(dataset, name, record)
     dtype = pixels.dtype.name if scale_of(dataset, name) is None else "float32"
     shape, _ = dataset.pipeline.output(name, pixels.shape, dtype)
@@ -109,4 +118,3 @@ def _check_field(dataset: Dataset, name: str, index: int) -> bool:
     if not fits(wanted, shape):
         problem = f"{name} has the shape {[*shape]} after its transforms, not {[*wanted]}"
         raise UserError(problem)
-    return is_turned(record)

@@ -10,7 +10,7 @@ from mxrun.io.tables.readers import day_number
 _DAYS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
     *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y"),
-    *("%B %d, %Y", "%d-%b-%y"),
+    *("%B %d, %Y", "%d-%b-%y", "%Y-%m", "%Y/%m", "%m/%Y", "%b %Y"),
 )
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %H:%M:%S.%f")
 # A form is looked for in some dates before it is tried on all.

@@ -134,6 +134,11 @@ def _convolution_layers(side: int) -> Iterator[str]:
 def _dense_layers(survey: DataSurvey) -> Iterator[str]:
     width = 64 if survey.train.records < 5000 else 128
     yield "    # Two hidden layers. Wider ones fit finer differences and need more records."
+    yield from hidden_layers(width)
+
+
+def hidden_layers(width: int) -> Iterator[str]:
+    """Yield two dense layers of a width."""
     for number in (1, 2):
         yield f"    - FullyConnected: {{name: fc{number}, num_hidden: {width}}}"
         yield f"    - Activation: {{name: relu{number}, act_type: relu}}"

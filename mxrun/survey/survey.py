@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import REST
 from mxrun.base.near_names import listed
@@ -76,7 +77,8 @@ class DataSurvey:
     None where records differ. mean, std: of the training part's values, by channel or column, or
     one for all; empty if they need no change. target: mean and deviation of labels that are
     numbers to predict, else None; label_shape: the shape of a label. vocabulary: the number of
-    different tokens of texts. facts: what was seen, one sentence each. warnings: what stands in the
+    different tokens of texts. naive_shape, future_shape: of a series' naive forecast, and of what
+    is known of its future. facts: what was seen, one sentence each. warnings: what stands in the
     way of good results. left_out: data that are not used, and why; doubts: what was decided and may
     be doubted: each with the key that changes it.
     """
@@ -92,6 +94,8 @@ class DataSurvey:
     target: tuple[float, float] | None = None
     label_shape: Shape = ()
     vocabulary: int = 0
+    naive_shape: Shape = ()
+    future_shape: Shape = ()
     comments: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, listed, nearest
 from mxrun.base.tensor import TensorSpec
@@ -99,17 +100,24 @@ def _found(outline: TableOutline, given: CsvOptions, named: str | None, path: Pa
     columns = outline.columns
     if named is None and "label" in given.model_fields_set and given.label is not None:
         labels = given.label if isinstance(given.label, tuple) else (given.label,)
-        chosen = tuple(_column(outline, str(label), path) for label in labels)
+        chosen = named_columns(outline, [*map(str, labels)], path)
         return TableLabel(chosen, "named by label")
     if named is None:
         return _guessed(outline, path)
     is_one = named in [each.name for each in columns] or "," not in named
     parts = [named] if is_one else named.split(",")
-    chosen = tuple(_column(outline, part.strip(), path) for part in parts)
+    chosen = named_columns(outline, parts, path)
     return TableLabel(chosen, "named by --label")
 
 
-def _column(outline: TableOutline, label: str, path: Path) -> TableColumn:
+def named_columns(
+    outline: TableOutline, names: Sequence[str], path: Path | str
+) -> tuple[TableColumn, ...]:
+    """Return the columns that the user names; raises UserError for one that does not exist."""
+    return tuple(_column(outline, name.strip(), path) for name in names)
+
+
+def _column(outline: TableOutline, label: str, path: Path | str) -> TableColumn:
     """Return the column that the user names; raises UserError if there is none."""
     columns = outline.columns
     found = [each for each in columns if each.name == label and outline.has_header]

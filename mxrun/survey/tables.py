@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from mxrun.io.tables.forms import ColumnForm, select_forms
 from mxrun.io.tables.learn import learn_encoding
 from mxrun.io.tables.readers import TableColumn
 from mxrun.report.printable import printable_line
-from mxrun.survey.cell_forms import survey_cells
+from mxrun.survey.cell_forms import survey_cells, written_cells
 from mxrun.survey.columns import ColumnDraft, choose_form
 from mxrun.survey.survey import (
     DataSurvey,
@@ -40,19 +41,29 @@ _MAX_PROBLEMS = 12
 _MAX_WRITTEN, _MAX_INPUTS = 40, 20
 
 
-def survey_table(source: str, label: str | None, task: str | None, given: Parameters) -> DataSurvey:
+def survey_table(
+    source: str,
+    read: tuple[TableOutline, tuple[str, ...]],
+    label: str | None,
+    task: str | None,
+    given: Parameters,
+) -> DataSurvey:
     """Look at a table in a text file.
 
-    label: name or number of the label column; task: `classification` or `regression`, by default
-    as the label says; given: the options of the data set that are known. Raises UserError if the
-    table cannot be read, or has no label or no column of numbers.
+    read: its outline, and what was decided of its cells. label: name or number of the label column;
+    task: `classification` or `regression`, by default as the label says; given: the options of the
+    data set that are known. Raises UserError if the table cannot be read, or has no label or no
+    column of numbers.
     """
     assert isinstance(given, CsvOptions)
+    outline, decided = read
     files, own = find_files(source), given.model_fields_set
-    outline, decided = survey_cells(files, given.form, own)
     path = files[0]
     chosen = choose_label(outline, given, label, task, path)
     labels = {each.number for each in chosen.columns}
+    if any(outline.key(each) in (outline.form.columns or {}) for each in chosen.columns):
+        outline, decided = survey_cells(files, given.form, own, labels)
+        chosen = choose_label(outline, given, label, task, path)
     others = [each for each in outline.columns if each.number not in labels]
     choices = _choices(others, outline, given)
     data = [each for each in choices if not each.is_ignored]
@@ -62,7 +73,7 @@ def survey_table(source: str, label: str | None, task: str | None, given: Parame
         whole = "; ".join(f"{each.column}: {each.comment}" for each in choices[:_MAX_PROBLEMS])
         raise UserError(Diagnostic(problem, None, expected, whole))
     options = _options(source, outline, chosen, choices, given)
-    complete = _read(options, chosen)
+    complete = _records(options, chosen)
     if chosen.kind == CLASSES:
         hint = "name another label column: --label COLUMN"
         check_class_counts(class_counts(complete), f"{path}: the label {chosen}", hint)
@@ -101,11 +112,21 @@ def _choices(
     if problems:
         raise UserError(problems)
     return [
-        choose_form(column, outline)
+        _with_cells(choose_form(column, outline), outline)
         if type(form) is ColumnForm
         else ColumnDraft(column, _written(form), "as given")
         for column, form in zip(columns, forms, strict=True)
     ]
+
+
+def _with_cells(draft: ColumnDraft, outline: TableOutline) -> ColumnDraft:
+    """Return the treatment with the form of the column's cells, if it is not the table's."""
+    own = (outline.form.columns or {}).get(outline.key(draft.column))
+    if own is None or own.cells is None or draft.is_ignored:
+        return draft
+    form = draft.form if isinstance(draft.form, dict) else {draft.form: {}}
+    form = {kind: {**given, "cells": written_cells(own.cells)} for kind, given in form.items()}
+    return replace(draft, form=form, is_auto=False)
 
 
 def _written(form: ColumnForm) -> object:
@@ -151,7 +172,19 @@ def _options(
     given: CsvOptions,
 ) -> dict[str, object]:
     """Return the options of the data set `csv`; defaults are left out."""
-    by_name, form = outline.by_name, outline.form
+    by_name, options = outline.by_name, file_options(source, outline)
+    named = [each.name if by_name else each.number for each in label.columns]
+    if by_name or label.columns != outline.columns[-1:]:
+        options["label"] = named if len(named) > 1 else named[0]
+    options |= label.options
+    every = len(choices) <= _MAX_WRITTEN
+    forms = {outline.key(each.column): each.form for each in choices if every or not each.is_auto}
+    return {**options, "columns": forms or "auto"}
+
+
+def file_options(source: str, outline: TableOutline) -> dict[str, object]:
+    """Return the options of a table's file and cells; defaults are left out."""
+    form = outline.form
     options: dict[str, object] = {"path": source, "header": outline.has_header}
     if form.delimiter:
         options["delimiter"] = form.delimiter
@@ -161,23 +194,20 @@ def _options(
         value = getattr(form.cells, key)
         if value != CellForm.model_fields[key].default:
             options[key] = list(value) if isinstance(value, tuple) else value
-    named = [each.name if by_name else each.number for each in label.columns]
-    if by_name or label.columns != outline.columns[-1:]:
-        options["label"] = named if len(named) > 1 else named[0]
-    options |= label.options
-    every = len(choices) <= _MAX_WRITTEN
-    forms = {_key(each.column, by_name): each.form for each in choices if every or not each.is_auto}
-    return {**options, "columns": forms or "auto"}
+    return options
 
 
-def _key(column: TableColumn, by_name: bool) -> str:
-    return column.name if by_name else str(column.number)
-
-
-def _read(options: Mapping[str, object], label: TableLabel) -> Dataset:
+def _records(options: Mapping[str, object], label: TableLabel) -> Dataset:
     """Read the table as training will."""
-    given = CsvOptions.model_validate_json(json.dumps(options))
+    given = CsvOptions.model_validate(_with_tuples(options))
     return read(given, "all", {"label": label.spec})
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return options of a config with tuples for their lists."""
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(each) for key, each in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _target(labels: NDArray[np.float32]) -> tuple[float, float]:
@@ -196,7 +226,7 @@ def _comments(
     columns = {}
     for each in choices:
         name = "" if by_name or not each.column.name else f"{each.column}: "
-        columns[f"columns.{_key(each.column, by_name)}"] = f"{name}{each.comment}"
+        columns[f"columns.{outline.key(each.column)}"] = f"{name}{each.comment}"
     return {
         "label": f"{label.why}; `mxrun init --label COLUMN` names another",
         "header": named,

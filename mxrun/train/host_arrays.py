@@ -19,8 +19,8 @@ LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, *STATES)
 class HostArrays:
     """Pinned tensors of a plan as host arrays, made once.
 
-    arrays: by name. On a device whose memory the host can view they are the tensors themselves, so
-    that `load` and `store` have nothing to do; on others they are copies.
+    On a device whose memory the host can view they are the tensors themselves, so that `load` and
+    `store` have nothing to do; on others they are copies.
     """
 
     def __init__(
@@ -35,10 +35,15 @@ class HostArrays:
         mirrors = {
             name: executor.tensor_at(plan.offset(name), specs[name]).mirror() for name in names
         }
-        self.arrays: dict[str, npt.NDArray[Any]] = {
-            name: mirror.array for name, mirror in mirrors.items()
-        }
+        self._arrays = {name: mirror.array for name, mirror in mirrors.items()}
         self._copied = () if executor.device.has_host_memory else tuple(mirrors.values())
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by name, which may be changed: earlier ones have been stored."""
+        for mirror in self._copied:
+            mirror.wait()
+        return self._arrays
 
     def load(self) -> None:
         """Copy the tensors to the arrays."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, TensorSpec, align
@@ -138,11 +140,12 @@ class AttentionHeads:
         self.count: int = sizes.batch * sizes.heads
         self.pairs: int = self.count * sizes.queries * self.stride
         largest = max(sizes.queries, sizes.keys) * max(sizes.head_size, sizes.value_size)
-        self.stack_bytes = align(2 * self.count * largest)
-        self.stacks_at = align(4 * self.pairs) + align(2 * self.pairs)
+        part = partial(align, alignment=device.alignment)
+        self.stack_bytes = part(2 * self.count * largest)
+        self.stacks_at = part(4 * self.pairs) + part(2 * self.pairs)
         self.scratch_bytes = self.stacks_at + (_RESULT + 1) * self.stack_bytes
         self.scores = self._square(Scratch(), FLOAT32)
-        self.probabilities = self._square(Scratch(align(4 * self.pairs)), BFLOAT16)
+        self.probabilities = self._square(Scratch(part(4 * self.pairs)), BFLOAT16)
 
     def forward(self, slots: Sequence[Slot], output: Slot, logsumexp: Slot | None) -> KernelPart:
         """Return all parts of forward; raises Unsupported."""

@@ -82,24 +82,34 @@ def store_sums(
             sums[at + call.channels + c] = right[c]
 
 
-@block_of(THREADS)
-def statistics_block(call: Statistics) -> None:
-    """sums[k, 0, c] and sums[k, 1, c] = a piece's sums of data - shift and of its square."""
+@inlined
+def sum_piece(call: Walk, sums: Any, terms: Any) -> None:
+    """Write the sums of a piece's terms(distance, a, first, j), and of their products with it.
+
+    distance: of element a, in column j, from what the first array has for the column.
+    """
     left, right = shared(MAX_COLUMNS), shared(MAX_COLUMNS)
     task, _ = current_task()
     at, rows, columns, first, to = piece_at(call, task)
     for t in threads(THREADS):
         for j in range(t, columns, THREADS):
-            shift = value_of(call, 0, first, j)
-            total, squares = np.float32(0), np.float32(0)
+            center = value_of(call, 0, first, j)
+            total, products = np.float32(0), np.float32(0)
             for row in range(rows):
-                a = place(at + row * call.stride + j, call.channels, call.data_pitch)
-                value = call.data[a] - shift
+                a = at + row * call.stride + j
+                distance = call.data[place(a, call.channels, call.data_pitch)] - center
+                value = terms(distance, a, first, j)
                 total += value
-                squares += value * value
+                products += value * distance
             left[j] = total
-            right[j] = squares
-    store_sums(call, left, right, columns, first, call.sums, to)
+            right[j] = products
+    store_sums(call, left, right, columns, first, sums, to)
+
+
+@block_of(THREADS)
+def statistics_block(call: Statistics) -> None:
+    """sums[k, 0, c] and sums[k, 1, c] = a piece's sums of data - shift and of its square."""
+    sum_piece(call, call.sums, lambda distance, a, first, j: distance)
 
 
 @inlined
@@ -165,27 +175,23 @@ def gradient_at(call: PassingGradient, distance: Any, a: int, first: int, j: int
     return value
 
 
+@inlined
+def passed_gradient(call: GradientSums, distance: Any, a: int, first: int, j: int) -> Any:
+    """Return `gradient_at`, which is also stored, if that is requested."""
+    value = gradient_at(call, distance, a, first, j)
+    if call.passed is not None:
+        call.passed[a] = value
+    return value
+
+
 @block_of(THREADS)
 def gradient_sums_block(call: GradientSums) -> None:
     """sums[k, 0, c] and sums[k, 1, c] = a piece's sums of grad and of grad * (data - mean)."""
-    left, right = shared(MAX_COLUMNS), shared(MAX_COLUMNS)
-    task, _ = current_task()
-    at, rows, columns, first, to = piece_at(call, task)
-    for t in threads(THREADS):
-        for j in range(t, columns, THREADS):
-            mean = value_of(call, 0, first, j)
-            total, products = np.float32(0), np.float32(0)
-            for row in range(rows):
-                a = at + row * call.stride + j
-                distance = call.data[place(a, call.channels, call.data_pitch)] - mean
-                value = gradient_at(call, distance, a, first, j)
-                if call.passed is not None:
-                    call.passed[a] = value
-                total += value
-                products += value * distance
-            left[j] = total
-            right[j] = products
-    store_sums(call, left, right, columns, first, call.sums, to)
+    sum_piece(
+        call,
+        call.sums,
+        lambda distance, a, first, j: passed_gradient(call, distance, a, first, j),
+    )
 
 
 @block_of(THREADS)

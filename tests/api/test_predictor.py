@@ -167,3 +167,13 @@ def test_rows_of_a_table_by_name(table: mxrun.LoadedModel) -> None:
         table.predict([rows[0], {"Kind": "red", "size": 1, "day": "2024-01-01"}])
     with pytest.raises(mxrun.UserError, match="row 0 lacks day"):
         table.predict([{}])
+
+
+def test_columns_by_name_are_complete_and_of_one_length(table: mxrun.LoadedModel) -> None:
+    columns = {"size": [1.5, 2.5], "kind": ["red", "blue"], "day": ["2024-01-01", "2024-02-01"]}
+    assert len(table.predict(columns).names) == 2
+    with pytest.raises(mxrun.UserError, match=r"the columns lack kind\n.*\n.*\n.*'kind'"):
+        table.predict({**{k: v for k, v in columns.items() if k != "kind"}, "Kind": ["red"] * 2})
+    with pytest.raises(mxrun.UserError, match="day: 2, kind: one value, size: 2"):
+        table.predict({**columns, "kind": "red"})
+    assert table.predict({"size": 1.5, "kind": "red"}).notes

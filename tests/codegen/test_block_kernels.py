@@ -15,7 +15,7 @@ from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Floats, Integer, slot_of
 from mxrun.codegen.block_function import BlockFunction, block_of
-from mxrun.codegen.blocks import load_eight, multiply_add, private, shared, stored, threads
+from mxrun.codegen.blocks import multiply_add, private, shared, stored, threads
 from mxrun.codegen.intrinsics import current_task
 from mxrun.codegen.jit import inlined
 
@@ -85,27 +85,28 @@ def test_regions_share_memory(dtype: str, order: str) -> None:
 
 
 @block_of(THREADS)
-def eighths(call: Rows) -> None:
-    """output = data * data + data, of eight elements for each thread; stored twice."""
-    values = private(8)
+def squares(call: Rows) -> None:
+    """output = data * data + data, rounded before it is stored."""
     row, _ = current_task()
     for t in threads(THREADS):
-        at = row * call.columns + 8 * t
-        if 8 * t < call.columns:
-            load_eight(values, call.data, at)
-            for i in range(8):
-                value = multiply_add(values[i], values[i], values[i])
-                call.output[at + i] = stored(call.output, value)
+        for at in range(row * call.columns + t, (row + 1) * call.columns, THREADS):
+            value = multiply_add(call.data[at], call.data[at], call.data[at])
+            call.output[at] = stored(call.output, value)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_eight_elements_are_loaded_at_a_time(dtype: str) -> None:
-    kernel = eighths.bfloat16 if dtype == "bfloat16" else eighths
-    data = np.random.default_rng(1).standard_normal((2, 264)).astype(numpy_dtype(dtype))
-    output = run(kernel, "random", 264, data, np.zeros_like(data))
+def test_results_are_rounded_once(dtype: str) -> None:
+    kernel = squares.bfloat16 if dtype == "bfloat16" else squares
+    data = np.random.default_rng(1).standard_normal((2, 265)).astype(numpy_dtype(dtype))
+    output = run(kernel, "random", 265, data, np.zeros_like(data))
     exact = data.astype(np.float64) ** 2 + data.astype(np.float64)
     assert np.array_equal(output, exact.astype(np.float32).astype(data.dtype))
-    assert "v4" in kernel.gpu_kernel.ptx
+
+
+def test_a_block_of_other_threads_is_another_kernel() -> None:
+    """One body with two numbers of threads: neither is taken from the cache for the other."""
+    halves = block_of(THREADS // 2)(squares.body)
+    assert halves.key != squares.key == block_of(THREADS)(squares.body).key
 
 
 BARRIER = "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"

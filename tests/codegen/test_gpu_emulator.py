@@ -128,6 +128,36 @@ def test_faults_are_found_in_any_order(name: str, order: str) -> None:
     assert re.search(f"turn: {message}", str(caught.value), re.DOTALL), caught.value
 
 
+_TWO_BARRIERS = """
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)
+
+define ptx_kernel void @turn(i64 %tasks) {
+  %thread = tail call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %is.low = icmp slt i32 %thread, LIMIT
+  br i1 %is.low, label %low, label %high
+low:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  ret void
+high:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("limit", [5, 32])
+def test_lanes_of_a_warp_wait_at_one_barrier_of_the_block(limit: int) -> None:
+    """The barriers are aligned, as PTX calls it: only warps may wait at different ones."""
+    module = _TWO_BARRIERS.replace("LIMIT", str(limit))
+    made = emulated(GpuKernel("turn", ("int64",), "", module, 64, 1), False)
+    if limit == 32:
+        made.run([], 1)
+        return
+    with pytest.raises(EmulationError, match="waits at another barrier than its warp's first"):
+        made.run([], 1)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_memory_behind_an_argument_is_out_of_reach(order: str) -> None:
     # 256 bytes, which end where a page does.

@@ -289,6 +289,15 @@ def test_a_check_lists_every_damaged_record(photos: Path, workers: int) -> None:
     assert "byte 0: the file is empty" in report["damaged"][0]["problem"]
 
 
+def test_a_check_counts_images_of_several_frames(photos: Path) -> None:
+    frames = [Image.new("RGB", (24, 24), color) for color in ("red", "blue")]
+    (photos / "photos.yaml").write_text(CONFIG.format(transforms="{resize: {size: [8, 8]}}"))
+    frames[0].save(photos / "photos/red/0.gif", save_all=True, append_images=frames[1:])
+    found = checked(photos / "photos.yaml")
+    assert found["framed"] == {"train": 1, "eval": 1}
+    assert not found["damaged"]
+
+
 def test_a_check_finds_records_that_do_not_fit(photos: Path) -> None:
     (photos / "photos.yaml").write_text(CONFIG.format(transforms="{center_crop: {size: 8}}"))
     Image.new("RGB", (7, 8)).save(photos / "photos/red/4.png")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from training import run_training
 
+import mxrun
 from mxrun.base.errors import UserError
 from mxrun.commands.init import InitResult, init
 from mxrun.io.dataset.dataset import Dataset
@@ -235,6 +237,80 @@ def test_a_text_beside_numbers_gets_its_vocabulary():
     evaluation = run_training("threads=1", "train.epochs=40", config=result.file)["eval"]
     assert isinstance(evaluation, dict)
     assert evaluation["accuracy"] > 0.8
+
+
+def places(decimals: int, count: int = 61) -> list[str]:
+    draws = random.Random(1)
+    return [f"{draws.uniform(45, 55):.{decimals}f}" for _ in range(count)]
+
+
+def test_each_column_has_its_own_form_of_numbers():
+    text = table(
+        "price;lat;lon;count;kind",
+        *(prices(), places(3), places(4), ["1.200", "34.000", "500"], ["p", "q"]),
+        delimiter=";",
+    )
+    result = surveyed(text)
+    said = result.survey.doubts
+    own = '{number: {cells: {decimal: "."}}}'
+    assert [each.split(" ")[0].strip("'") for each in said][1:3] == ["lat", "lon"]
+    assert f"(columns: {{lat: {own}}})" in said[1]
+    assert (
+        said[3] == f"'1.200' in 'count' is read as 1200; it is 1.2 with columns: {{count: {own}}}"
+    )
+    assert f"lat: {own}" in config(result)
+    dataset = opened(result)
+    assert dataset.encoding is not None
+    lat = dataset.encoding.columns[1]
+    assert 45 < lat.center < 55
+    # Other tables, and texts in Python, are read in the same forms.
+    run_training("threads=1", "train.epochs=1", config=result.file)
+    model = mxrun.load("runs/t")
+    row = {"price": "1.000,00", "lat": "52.520", "lon": 52.52, "count": "1.200"}
+    exact = {"price": 1000, "lat": 52.52, "lon": "52.52", "count": 1200.0}
+    assert np.array_equal(model.predict(row).values, model.predict(exact).values)
+    Path("rows.csv").write_text(";".join(row) + "\n" + ";".join(map(str, row.values())) + "\n")
+    assert np.array_equal(model.predict("rows.csv").values, model.predict(exact).values)
+
+
+def test_the_label_has_the_form_of_the_table():
+    text = table("price;weight;lat", prices(), range(50), places(4), delimiter=";")
+    result = surveyed(text)
+    assert '{price: {number: {cells: {decimal: ",", thousands: "."}}}}' in result.survey.doubts[0]
+    labels = opened(result).fields["label"].records
+    assert 45 < labels.min() < labels.max() < 55
+
+
+def test_numbers_without_a_sign_among_percentages_are_said():
+    result = surveyed(table("x;b;kind", ["75%", "12%", "80"], [1, 2], ["p", "q"], delimiter=";"))
+    (said,) = result.survey.doubts
+    assert "(percent: true); 20 of its numbers have no % and stay, such as 80" in said
+
+
+def test_a_sign_may_be_a_gap_in_one_column_and_a_class_in_another():
+    text = table("x,y,label", ["1.5", "-", "3", "2.5", "4"], range(40), ["+", "-"])
+    result = surveyed(text)
+    assert result.survey.classes == ("+", "-")
+    (said,) = result.survey.doubts
+    assert 'columns: {x: {number: {cells: {missing: ["-"]}}}}' in said
+    assert opened(result).classes == ("+", "-")
+
+
+def test_numbers_that_begin_with_0_have_no_signs_of_thousands():
+    result = surveyed(table("x;b;kind", ["0.125", "12,5"], [1, 2], ["p", "q"], delimiter=";"))
+    assert "x: category" in config(result)
+    assert any("has a comma" in each or "'x'" in each for each in result.survey.doubts)
+
+
+def test_arrays_that_cannot_be_read_are_said():
+    data, labels = np.zeros((60, 4), "float32"), np.arange(60) % 2
+    data[:, 0] = np.arange(60)
+    np.savez("a.npz", data=data, label=labels, phase=np.zeros(60, "complex64"))
+    left_out = init(InitOptions(source="a.npz")).survey.left_out
+    assert left_out == ("a.npz: phase.npy: byte 10: unsupported dtype ('<c8')",)
+    np.savez("b.npz", data=data, label=labels.astype([("a", "i4")]))
+    with pytest.raises(UserError, match=r"b.npz: label.npy: byte 10: (unsupported|the header)"):
+        init(InitOptions(source="b.npz"))
 
 
 def test_what_the_user_says_goes_first():

@@ -336,7 +336,16 @@ def test_reading_takes_little_more_than_the_numbers(tmp_path):
     assert int(output.split()[1]) < 2.5 * (tmp_path / "large.csv").stat().st_size
 
 
-@pytest.mark.parametrize("text", ['1,2,"0\n3,4,1\n', '1,2,0\n3,4," 1'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '1,2,"0\n3,4,1\n',
+        '1,2,0\n3,4," 1',
+        # The next quote stands within a cell.
+        '1,"5 inch,0\n2,6" pipe,1\n',
+        '1,"5 inch,0\n2,6" and "7,1\n3,8",1\n',
+    ],
+)
 def test_a_cell_in_quotes_that_does_not_end_is_told(tmp_path, text):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(UserError, match=r"the cell in quotes does not end in this line"):

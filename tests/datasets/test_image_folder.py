@@ -150,8 +150,9 @@ def png(width: int, height: int, depth: int = 8) -> bytes:
     ("content", "words"),
     [
         (b"", ("byte 0", "empty")),
-        (b"GIF89a", ("not a PNG",)),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n", ("not a PNG",)),
+        (b"GIF89a", ("cannot be decoded as an image",)),
+        (b"II*\0\x08\0\0\0", ("cannot be decoded as an image",)),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", ("not a file of PNG, JPEG",)),
         (png(9000, 9000), ("byte 0", "too large", "9000 x 9000")),
         (png(10000, 10000), ("pixels",)),
         (png(2**31 - 1, 2**31 - 1), ("byte",)),
@@ -180,7 +181,7 @@ def test_a_file_that_went_away_is_told(folder):
         record_of(dataset, 0)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".ppm", ".webp"])
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".ppm", ".webp", ".gif", ".tif"])
 def test_truncated_images_are_refused_or_whole(tmp_path, suffix):
     content = encoded(tmp_path, suffix)
     whole = read_file(tmp_path / "a" / f"0{suffix}", content)
@@ -199,7 +200,7 @@ def test_truncated_images_are_refused_or_whole(tmp_path, suffix):
     assert all(f"{path}: byte " in text for text in refused)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".ppm", ".webp"])
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".ppm", ".webp", ".gif", ".tif"])
 def test_damaged_images_give_an_error_or_an_image(tmp_path, suffix):
     content, draw = encoded(tmp_path, suffix), random.Random(8)
     path = tmp_path / "a" / f"0{suffix}"
@@ -226,7 +227,7 @@ def test_a_pipe_is_no_image_and_is_not_waited_for(folder):
 
 def test_images_that_are_left_out_are_told(folder):
     assert not any("left out: b" in note or "links" in note for note in open_folder(folder).notes)
-    for name in ("b/deep/a.TIF", "Z/c.gif"):
+    for name in ("b/deep/a.HEIC", "Z/c.avif"):
         (folder / name).write_bytes(b"")
     outside = folder.parent / f"{folder.name}_outside"
     save(outside / "5.png", pixels(5))
@@ -235,6 +236,19 @@ def test_images_that_are_left_out_are_told(folder):
     dataset = open_folder(folder)
     assert len(dataset) == 4
     assert dataset.notes[1:] == (
-        f"{folder}: images of other formats are left out: Z/c.gif, b/deep/a.TIF",
+        f"{folder}: images of other formats are left out: Z/c.avif, b/deep/a.HEIC",
         f"{folder}: folders behind links are not entered: b/loop, b/more",
     )
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".tif", ".webp"])
+def test_of_several_frames_the_first_is_read_and_that_is_said_once(tmp_path, suffix):
+    frames = [Image.fromarray(np.full((6, 8, 3), value, np.uint8)) for value in (0, 128, 255)]
+    for kind in "ab":
+        (tmp_path / kind).mkdir()
+        frames[2].save(tmp_path / kind / f"one{suffix}")
+        frames[0].save(tmp_path / kind / f"three{suffix}", save_all=True, append_images=frames[1:])
+    dataset = open_folder(tmp_path)
+    assert [int(record_of(dataset, at).max()) for at in range(4)] == [255, 0, 255, 0]
+    files = ", ".join(str(tmp_path / kind / f"three{suffix}") for kind in "ab")
+    assert dataset.notes == (f"of several pages or frames the first is read: {files}",)

@@ -119,6 +119,12 @@ def test_an_archive_of_several_files_is_told(tmp_path):
         open_csv(tmp_path / "t.csv.zip")
 
 
+def test_an_empty_archive_is_told(tmp_path):
+    zipfile.ZipFile(tmp_path / "t.csv.zip", "w").close()
+    with pytest.raises(UserError, match=r"does not hold one file\n.*\n.*none"):
+        open_csv(tmp_path / "t.csv.zip")
+
+
 def test_unknown_encodings_are_refused():
     for name in ("klingon", "hex", "base64", "idna", "punycode"):
         with pytest.raises(UserError, match="an encoding that Python knows, such as cp1252"):

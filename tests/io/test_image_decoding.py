@@ -106,7 +106,7 @@ def test_large_images_give_nearly_the_same_rows(transforms):
     assert np.abs(found - expected).max() < 0.1
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "PPM", "WEBP"])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "PPM", "WEBP", "TIFF"])
 @pytest.mark.parametrize(
     "transforms",
     [

@@ -88,10 +88,11 @@ def test_every_kind_of_image_that_is_read_is_kept(tmp_path: Path, suffix: str) -
     for name, content in files.items():
         (tmp_path / "d/x").mkdir(parents=True, exist_ok=True)
         (tmp_path / "d/x" / name).write_bytes(content)
-    for name, kind in {"f.webp": "WEBP", "g.bmp": "BMP", "h.jpg": "JPEG", "i.png": "PNG"}.items():
+    kinds = {"f.webp": "WEBP", "g.bmp": "BMP", "h.jpg": "JPEG", "i.png": "PNG", "j.gif": "GIF"}
+    for name, kind in {**kinds, "k.tif": "TIFF", "l.jfif": "JPEG", "m.jpe": "JPEG"}.items():
         Image.new("RGB", (8, 2), (200, 90, 10)).save(tmp_path / "d/x" / name, kind)
     source = opened("image_folder", tmp_path / "d", data=TensorSpec((3, 2, 8)))
-    assert len(source) == 9
+    assert len(source) == 13
     out = tmp_path / f"p.{suffix}"
     packed(request_of(source, out, tmp_path))
     reader = "recordio" if suffix == "rec" else "webdataset"

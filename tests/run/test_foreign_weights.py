@@ -162,6 +162,36 @@ def test_what_cannot_be_used_has_its_place(section: str, problem: str) -> None:
     assert found.place is not None
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("head.weight", np.nan, "fc_weight: 1 of 12 values are damaged"),
+        ("head.weight", 1e300, "fc_weight: 1 of 12 values are damaged"),
+        ("units.0.norm.running_var", -0.5, "unit1/norm_moving_var: 1 of 4 values are damaged"),
+    ],
+)
+def test_numbers_that_no_training_has_are_refused(
+    name: str, value: float, problem: str, empty_folder: Path
+) -> None:
+    damaged = {**THERE, name: np.array(THERE[name], "float64")}
+    damaged[name].flat[0] = value
+    np.savez("there.npz", **damaged)
+    found = only_problem(read, f"{{weights: there.npz, names: {PATTERNS}}}")
+    assert problem in found.problem
+    assert "skip" in found.hint
+    # What is not loaded may hold anything.
+    layer = problem.split(":", maxsplit=1)[0]
+    skipped = read(f"{{weights: there.npz, names: {PATTERNS}, skip: ['{layer}']}}")
+    assert layer not in skipped.arrays
+
+
+def test_every_array_of_an_archive_of_weights_is_read(empty_folder: Path) -> None:
+    np.savez("there.npz", **THERE, phase=np.zeros(3, "complex64"))
+    found = only_problem(read, f"{{weights: there.npz, names: {PATTERNS}}}")
+    assert "there.npz: phase.npy" in found.problem
+    assert found.got == "'<c8'"
+
+
 def test_pickles_are_refused_with_what_turns_them_into_safetensors(empty_folder: Path) -> None:
     Path("net.pth").write_bytes(b"never read")
     found = only_problem(read, "{weights: net.pth, names: torchvision}")

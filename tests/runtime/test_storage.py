@@ -97,6 +97,13 @@ def test_capacities_grow_with_the_request() -> None:
     assert all(capacity_of(capacity) == capacity for capacity in set(capacities))
 
 
+def test_capacities_are_multiples_of_a_cards_alignment() -> None:
+    for nbytes in (1, 64, 256, 257, 4000, 70_000):
+        capacity = capacity_of(nbytes, 256)
+        assert nbytes <= capacity < max(nbytes * 9 / 8, nbytes + 256)
+        assert capacity % 256 == 0
+
+
 def test_blocks_in_use_do_not_overlap() -> None:
     """Random blocks, each filled with its own number, freed in random order."""
     pool, choice = new_pool(cpu()), random.Random(0)

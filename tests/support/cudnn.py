@@ -7,6 +7,7 @@ mxrun. Importing this module loads it, before any test plans for a card.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import re
@@ -15,15 +16,19 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+import stand_in
 
 from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.config.bundled import find_config
+from mxrun.device.cuda.card import ALIGNMENT
 from mxrun.device.cuda.cudnn import library
 from mxrun.device.cuda.cudnn.launch import PlanLaunch, variant_pack
 from mxrun.device.cuda.recorded_cards import recorded_card
@@ -63,6 +68,21 @@ needs_cudnn = pytest.mark.skipif(
 )
 
 
+def environment(**settings: Any) -> dict[str, str]:
+    """Return the variables of a command that finds cuDNN, with the stand-ins for card and CuPy."""
+    found = stand_in.environment(**settings)
+    path = os.pathsep.join(filter(None, (found["PYTHONPATH"], _FOLDER)))
+    return {**found, "PYTHONPATH": path, "LD_LIBRARY_PATH": _driver_folder()}
+
+
+@cache
+def _driver_folder() -> str:
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    _compiled(folder)
+    return folder
+
+
 def header() -> str:
     """Return the text of the wheel's header, without comments."""
     path = library._find()
@@ -78,6 +98,7 @@ def card_description(name: str) -> DeviceDescription:
         numpy_bodies=NumpyBodies.FLOAT32,
         library=library.version(),
         card=recorded_card(name).properties,
+        alignment=ALIGNMENT,
     )
 
 
@@ -107,7 +128,7 @@ def plan_launches(kernel: Kernel) -> list[PlanLaunch]:
         addresses = {role: place.offset for role, place in launch.places.items()}
         assert all(addresses[role] % each.alignment == 0 for role, each in tensors.items())
         scratch = 0 if launch.scratch is None else launch.scratch.offset
-        assert variant_pack(tuple(sorted(addresses.items())), scratch).handle
+        assert variant_pack(addresses, scratch).handle
     return found
 
 

@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from mxrun.codegen import blocks, intrinsics
 from mxrun.codegen.llvm_bfloat16 import rounded, widened
-from mxrun.codegen.llvm_target import call_function, multiply_add
+from mxrun.codegen.llvm_target import call_function, multiply_add, special_register
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.basic_intrinsics import BASIC
 from mxrun.codegen.sequential.expressions import JumpTargets, Scope
@@ -28,7 +28,6 @@ from mxrun.codegen.sequential.kinds import (
     FLOAT64,
     FLOATS,
     INT64,
-    NOTHING,
     Operand,
     Pointer,
     Static,
@@ -41,7 +40,6 @@ _INT32 = ir.IntType(32)
 _SHARED = 3
 # Bytes of shared memory that every card has for a block.
 _MAX_SHARED_BYTES = 48 * 1024
-_EIGHT = 8
 _BYTES = {FLOAT32: 4, FLOAT64: 8}
 
 
@@ -167,8 +165,7 @@ def statements_of(threads: int) -> type[BlockStatements]:
 
 def thread(builder: Any) -> Any:
     """Return the number of the thread in its block."""
-    number_code = call_function(builder, "llvm.nvvm.read.ptx.sreg.tid.x", _INT32, [])
-    return builder.zext(number_code, INT64.code)
+    return builder.zext(special_register(builder, "tid"), INT64.code)
 
 
 def barrier(builder: Any) -> None:
@@ -182,27 +179,6 @@ def _constant(builder: Any, operand: Operand) -> int:
     if not isinstance(code, ir.Constant):
         raise Untyped("a constant is needed")
     return int(code.constant)
-
-
-def load_eight(builder: Any, values: Operand, pointer: Operand, position: Operand) -> Operand:
-    """Load 16 bytes at a time."""
-    own, memory = number(values), number(pointer)
-    if own.kind != _PRIVATE:
-        raise Untyped("load_eight loads to private memory")
-    if memory.kind not in (Pointer(FLOAT32), Pointer(BFLOAT16)):
-        raise Untyped(f"load_eight loads float32 or bfloat16, not from a {memory.kind}")
-    element, at = memory.kind.element, operand_of(builder, position, INT64)
-    count = _EIGHT if element == BFLOAT16 else _EIGHT // 2
-    kind = ir.VectorType(element.code, count)
-    for start in range(0, _EIGHT, count):
-        place = builder.gep(memory.code, [builder.add(at, INT64.code(start))])
-        loaded = builder.load(builder.bitcast(place, kind.as_pointer()), align=16)
-        if element == BFLOAT16:
-            loaded = widened(builder, loaded)
-        for i in range(count):
-            to = builder.gep(own.code, [_INT32(start + i)])
-            builder.store(builder.extract_element(loaded, _INT32(i)), to)
-    return NOTHING
 
 
 @typed(FLOAT32, FLOAT32)
@@ -228,7 +204,6 @@ _OF_TASKS = (
 BLOCKS: Mapping[Any, Intrinsic] = {
     **{key: generate for key, generate in BASIC.items() if key not in _OF_TASKS},
     blocks.exp2: exp2,
-    blocks.load_eight: load_eight,
     blocks.multiply_add: typed(FLOAT32, FLOAT32, FLOAT32, FLOAT32)(multiply_add),
     blocks.private: typed(None, INT64)(lambda *_: None),
     blocks.shared: typed(None, INT64)(lambda *_: None),

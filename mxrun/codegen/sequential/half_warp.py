@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.codegen.llvm_target import call_function, type_name
+from mxrun.codegen.llvm_target import call_function, special_register, type_name
 from mxrun.codegen.vectors import LANES
 
 _INDEX, _WORD, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
@@ -22,22 +22,19 @@ _WITHIN_HALVES = (_WARP - LANES) << 8
 _LIMITS = {"bfly": _WARP - 1, "idx": _WARP - 1, "up": 0}
 
 
-def _thread(builder: Any) -> Any:
-    return call_function(builder, "llvm.nvvm.read.ptx.sreg.tid.x", _INDEX, [])
-
-
 def lane(builder: Any, kind: Any, count: int = LANES) -> Any:
     """Return the number of the thread's lane in a vector of `count` lanes, as an integer type.
 
     The lanes of a vector of fewer than 16 are in several threads.
     """
-    number = builder.and_(_thread(builder), _INDEX(count - 1))
+    number = builder.and_(special_register(builder, "tid"), _INDEX(count - 1))
     return number if kind == _INDEX else builder.zext(number, kind)
 
 
 def _members(builder: Any) -> Any:
     """Return the mask of the half-warp's threads in their warp."""
-    return builder.shl(_INDEX(2**LANES - 1), builder.and_(_thread(builder), _INDEX(LANES)))
+    half = builder.and_(special_register(builder, "tid"), _INDEX(LANES))
+    return builder.shl(_INDEX(2**LANES - 1), half)
 
 
 def wait(builder: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.llvm_target import call_function, separate_function
 from mxrun.codegen.processor import processor
 
 _NAMES = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}
@@ -39,9 +39,7 @@ def _call(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any])
     own = f"masked_{name}_v{kind.count}{suffix}_{align}"
     if own not in builder.module.globals:
         types = [each.type for each in arguments]
-        function = ir.Function(builder.module, ir.FunctionType(result, types), own)
-        function.linkage = "internal"
-        function.attributes.add("noinline")
+        function = separate_function(builder.module, own, result, types)
         _generate(function, name, full, kind, align)
     return builder.call(builder.module.globals[own], arguments)
 

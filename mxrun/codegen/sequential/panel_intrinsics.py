@@ -11,6 +11,7 @@ from typing import Any
 from llvmlite import ir
 
 from mxrun.codegen import vectors
+from mxrun.codegen.llvm_target import separate_function
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of
 from mxrun.codegen.sequential.kinds import (
@@ -70,10 +71,8 @@ def _multiply(
     name = f"panel_{element}_{are_pairs:d}"
     function = builder.module.globals.get(name)
     if function is None:
-        kinds = ir.FunctionType(ir.VoidType(), [each.type for each in given])
-        function = ir.Function(builder.module, kinds, name)
-        function.linkage = "internal"
-        function.attributes.add("noinline")
+        kinds = [each.type for each in given]
+        function = separate_function(builder.module, name, ir.VoidType(), kinds)
         _generate(function, element, are_pairs)
     builder.call(function, given)
     return NOTHING

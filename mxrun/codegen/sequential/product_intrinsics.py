@@ -7,6 +7,7 @@ from typing import Any
 from llvmlite import ir
 
 from mxrun.codegen import products
+from mxrun.codegen.llvm_target import separate_function
 from mxrun.codegen.processor import processor
 from mxrun.codegen.sequential.intrinsic import Intrinsic, typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS, INT64, Kind, Pointer
@@ -53,10 +54,8 @@ def _function(name: str, step: Step) -> Intrinsic:
         module = builder.module
         function = module.globals.get(name)
         if function is None:
-            kind = ir.FunctionType(ir.VoidType(), [each.code for each in kinds])
-            function = ir.Function(module, kind, name)
-            function.linkage = "internal"
-            function.attributes.add("noinline")
+            codes = [each.code for each in kinds]
+            function = separate_function(module, name, ir.VoidType(), codes)
             _generate(function, step)
         builder.call(function, arguments)
 

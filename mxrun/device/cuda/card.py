@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies, TaskSizes
 from mxrun.codegen.processor import CARD
 from mxrun.device.cuda.cudnn import library as cudnn
 
 # Threads that run a task: a vector of 16 lanes is half a warp.
 TASK_THREADS = 16
+# CUDA's own alignment of what it allocates, which libraries expect of workspaces.
+ALIGNMENT = 256
 # Work of a task: a vector of four elements for each of its threads; of a product, about what takes
 # as long as starting it. No card has measured either.
 _ELEMENTS, _FLOPS = 64, 65_536
@@ -91,4 +93,6 @@ class Card:
             library=f"{self.name}, cuDNN {cudnn.version().removeprefix('cuDNN ')}",
             card=self.properties,
             task_sizes=TaskSizes(_ELEMENTS, _FLOPS, most=threads),
+            alignment=ALIGNMENT,
+            is_host=False,
         )

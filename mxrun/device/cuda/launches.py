@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, require_row_major, slot_of
 from mxrun.codegen.jit import require_arguments
-from mxrun.device.cuda.cudnn.graph import Role
-from mxrun.device.cuda.cudnn.launch import PlanLaunch, execute
+from mxrun.device.cuda.cudnn.descriptor import Descriptor
+from mxrun.device.cuda.cudnn.launch import PlanLaunch, execute, variant_pack
 from mxrun.device.cuda.cudnn.plan import ExecutionPlan
 from mxrun.device.cuda.memory import CudaMemory, address_of
 from mxrun.device.cuda.modules import Modules
@@ -97,22 +96,29 @@ def kernel_call(
 
 @dataclass(frozen=True)
 class PlanCall:
-    """Run of a plan of cuDNN on addresses by the role of its tensors."""
+    """Run of a plan of cuDNN on the addresses of a variant pack."""
 
     plan: ExecutionPlan
-    places: Mapping[Role, int]
-    workspace: int
+    pack: Descriptor
 
     @classmethod
     def of(cls, launch: PlanLaunch, iterations: tuple[int, ...]) -> PlanCall:
-        """Return the run in the given iterations of the enclosing loops."""
+        """Return the run in the given iterations of the enclosing loops.
+
+        Raises InternalError for a tensor that is less aligned than the plan takes it to be.
+        """
         places = {role: address_of(each, iterations) for role, each in launch.places.items()}
+        for role, each in launch.plan.graph.tensors.items():
+            if not each.is_virtual and places[role] % each.alignment:
+                raise InternalError(f"{launch.plan.engine} needs {each} at another address")
         scratch = launch.scratch
-        return cls(launch.plan, places, 0 if scratch is None else address_of(scratch, iterations))
+        workspace = 0 if scratch is None else address_of(scratch, iterations)
+        return cls(launch.plan, variant_pack(places, workspace))
 
     def start(self, queue: Queue) -> None:
         """Enqueue the plan on the queue's stream."""
-        execute(self.plan, self.places, self.workspace, queue.cudnn)
+        with queue.lock:
+            execute(self.plan, self.pack, queue.cudnn)
 
 
 @dataclass(frozen=True)

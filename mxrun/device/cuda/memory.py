@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.device.cuda.queue import Queue
+from mxrun.device.cuda.queue import PinnedPlace, Queue
 from mxrun.device.interface import Mirror
 from mxrun.operator.launch import Handle, Memory
 
@@ -32,7 +32,7 @@ class CudaMemory(Memory):
         CUDA aligns it to 256 bytes at least.
         """
         queue.use()
-        with queue.allocating(nbytes, "the arena"):
+        with queue.named("the arena", nbytes):
             memory = queue.cupy.memory.Memory(max(nbytes, 1))
         queue.fill(memory.ptr, 0, nbytes)
         return cls(memory.ptr, nbytes, memory)
@@ -51,16 +51,23 @@ def address_of(handle: Handle, iterations: tuple[int, ...] = ()) -> int:
 
 
 class PinnedMemory:
-    """Host memory that is not paged, from and to which a card copies by itself."""
+    """Host memory that is not paged, from and to which a card copies by itself.
+
+    CuPy gives it to others once nothing refers to it, also while a card copies.
+    """
 
     def __init__(self, queue: Queue, nbytes: int) -> None:
         queue.use()
-        with queue.allocating(nbytes, "pinned host memory"):
+        with queue.named("pinned host memory", nbytes):
             block = queue.cupy.pinned_memory.alloc_pinned_memory(max(nbytes, 1))
         self.address, self.nbytes = int(block.ptr), nbytes
         self._bytes = (ctypes.c_char * max(nbytes, 1)).from_address(self.address)
         # Arrays refer to these bytes, and so keep the block.
         self._bytes.owner = block  # type: ignore[attr-defined]
+
+    def place(self, offset: int) -> PinnedPlace:
+        """Return the place of a byte."""
+        return PinnedPlace(self, self.address + offset)
 
     def array(self, offset: int, spec: TensorSpec) -> Array:
         """Return a tensor at `offset` as a writable array.
@@ -81,6 +88,7 @@ class PinnedMirror(Mirror):
     def __init__(self, queue: Queue, handle: Handle, spec: TensorSpec) -> None:
         self._queue, self._handle, self._spec = queue, handle, spec
         self._pinned = PinnedMemory(queue, spec.nbytes)
+        self._stored, self._is_stored = queue.event(), True
         super().__init__(self._pinned.array(0, spec))
         self.load()
 
@@ -88,12 +96,21 @@ class PinnedMirror(Mirror):
         """Copy the tensor to the array."""
         queue = self._queue
         queue.use()
-        queue.copy_out(self._pinned.address, address_of(self._handle), self._spec.nbytes)
+        queue.copy_out(self._pinned.place(0), address_of(self._handle), self._spec.nbytes)
         queue.wait("a program, or the copy of a result,")
+        self._is_stored = True
 
     def store(self) -> None:
-        """Copy the array to the tensor; it may be filled again at once."""
+        """Start to copy the array to the tensor."""
         queue = self._queue
         queue.use()
-        queue.copy_in(address_of(self._handle), self._pinned.address, self._spec.nbytes)
-        queue.wait("a program, or the copy of an input,")
+        queue.copy_in(address_of(self._handle), self._pinned.place(0), self._spec.nbytes)
+        self._stored.record(queue.stream)
+        self._is_stored = False
+
+    def wait(self) -> None:
+        """Wait until the last store has read the array."""
+        if not self._is_stored:
+            with self._queue.named("a program, or the copy of an input,"):
+                self._stored.synchronize()
+            self._is_stored = True

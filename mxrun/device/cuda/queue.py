@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.locks import new_lock
 from mxrun.base.once import cached_property
 from mxrun.device.cuda import library
 from mxrun.device.cuda.cudnn import library as cudnn
@@ -18,14 +21,28 @@ Array = npt.NDArray[Any]
 
 # Value of cudaError_t for memory that cannot be allocated.
 _OUT_OF_MEMORY = 2
+# Values of faults of kernels, which are reported by any later call: an address that is illegal,
+# misaligned or in another space, an illegal instruction or program counter, an assertion, others.
+_FAULTS = {700, 710, 714, 715, 716, 717, 718, 719}
+_FIND = "; an earlier launch failed: MXRUN_DEBUG=1 waits for each, and names it"
 # Kinds of cudaMemcpyAsync.
 _TO_DEVICE, _TO_HOST = 1, 2
+
+
+@dataclass(frozen=True)
+class PinnedPlace:
+    """Address in pinned host memory, which `owner` keeps."""
+
+    owner: Any
+    address: int
 
 
 class Queue:
     """Stream of card `index`: each method starts its work, and `wait` waits for all of it.
 
-    Host memory of `copy_in` and `copy_out` must be pinned, and unchanged until then.
+    Host memory of `copy_in` and `copy_out` is kept, and must be unchanged, until then. One stream
+    is enough: the host reads the loss of a step before it writes the batch of the next one, so that
+    copies on a second stream would have no kernels beside them.
     """
 
     def __init__(self, index: int) -> None:
@@ -35,18 +52,30 @@ class Queue:
         self.use()
         # Work on the null stream, such as a library's own, does not wait for it.
         self.stream = self.cupy.stream.Stream(non_blocking=True)
+        # Of a capture or of a call of cuDNN, whose handles serve one thread at a time.
+        self.lock = new_lock()
+        # What copies that were started use, by their numbers.
+        self._numbers = itertools.count()
+        self._copying: dict[int, PinnedPlace] = {}
 
     def use(self) -> None:
         """Make the card that of the calling thread: CUDA has one for each."""
         self._card.use()
 
-    def copy_in(self, address: int, source: int, nbytes: int) -> None:
-        """Copy pinned host memory at `source` to the card."""
-        self._copy(target=address, source=source, nbytes=nbytes, kind=_TO_DEVICE)
+    def event(self) -> Any:
+        """Return an event, which has no time."""
+        self.use()
+        return self.cupy.stream.Event(disable_timing=True)
 
-    def copy_out(self, target: int, address: int, nbytes: int) -> None:
-        """Copy memory of the card to pinned host memory at `target`."""
-        self._copy(target=target, source=address, nbytes=nbytes, kind=_TO_HOST)
+    def copy_in(self, address: int, source: PinnedPlace, nbytes: int) -> None:
+        """Copy host memory to the card."""
+        self._copying[next(self._numbers)] = source
+        self._copy(target=address, source=source.address, nbytes=nbytes, kind=_TO_DEVICE)
+
+    def copy_out(self, target: PinnedPlace, address: int, nbytes: int) -> None:
+        """Copy memory of the card to the host."""
+        self._copying[next(self._numbers)] = target
+        self._copy(target=target.address, source=address, nbytes=nbytes, kind=_TO_HOST)
 
     def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
         if nbytes:
@@ -71,10 +100,19 @@ class Queue:
             with self.named("filling memory"):
                 self.cupy.runtime.memsetAsync(address, byte, nbytes, self.stream.ptr)
 
-    def wait(self, work: str = "earlier work") -> None:
-        """Wait for everything that was started; `work` names it in errors."""
-        with self.named(work):
+    def wait(self, work: str = "earlier work", is_exact: bool = False) -> None:
+        """Wait for everything that was started; `work` names it in errors, as in `named`."""
+        # Another thread may start a copy meanwhile.
+        copying = [*self._copying]
+        with self.named(work, is_exact=is_exact):
             self.stream.synchronize()
+        for number in copying:
+            self._copying.pop(number, None)
+
+    @cached_property
+    def capturing(self) -> Queue:
+        """Queue for captures, which the work of other threads on this one would be part of."""
+        return Queue(self.index)
 
     @cached_property
     def cudnn(self) -> int:
@@ -85,29 +123,31 @@ class Queue:
         return handle.value or 0
 
     @contextmanager
-    def named(self, work: str) -> Iterator[None]:
-        """Context manager that turns CUDA's errors into InternalError naming the work."""
-        try:
-            yield
-        except self.cupy.errors as error:
-            raise InternalError(f"{work} failed on gpu:{self.index}: {error}") from error
+    def named(self, work: str, nbytes: int = 0, is_exact: bool = False) -> Iterator[None]:
+        """Context manager that turns CUDA's errors into InternalError naming the work.
 
-    @contextmanager
-    def allocating(self, nbytes: int, what: str) -> Iterator[None]:
-        """Context manager that turns the error of an allocation into UserError."""
+        A lack of memory becomes UserError. nbytes: how many the work allocates, if that is known.
+        is_exact: whether no earlier launch can be the one that failed.
+        """
         try:
             yield
         except self.cupy.errors as error:
-            if getattr(error, "status", 0) != _OUT_OF_MEMORY:
-                raise InternalError(f"{what} cannot be allocated: {error}") from error
-            free, total = free_bytes(self.cupy, self.index)
-            raise UserError(
-                Diagnostic(
-                    f"out of memory: {what} on gpu:{self.index} needs {nbytes:,} bytes",
-                    expected=f"at most {free:,} bytes, which are free of {total:,}",
-                    hint="lower data.batch_size, or end other programs that use the card",
-                )
-            ) from error
+            status = getattr(error, "status", 0)
+            if status == _OUT_OF_MEMORY:
+                raise self._out_of_memory(work, nbytes) from error
+            find = "" if is_exact or status not in _FAULTS else _FIND
+            raise InternalError(f"{work} failed on gpu:{self.index}: {error}{find}") from error
+
+    def _out_of_memory(self, work: str, nbytes: int) -> UserError:
+        free, total = free_bytes(self.cupy, self.index)
+        needs = f" needs {nbytes:,} bytes" if nbytes else ""
+        return UserError(
+            Diagnostic(
+                f"out of memory: {work} on gpu:{self.index}{needs}",
+                expected=f"at most {free:,} bytes, which are free of {total:,}",
+                hint="lower data.batch_size, or end other programs that use the card",
+            )
+        )
 
 
 def free_bytes(cupy: library.CuPy, index: int) -> tuple[int, int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
+from mxrun.base.dataclass import dataclass
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.dataset.buckets import Buckets
@@ -31,6 +32,8 @@ from mxrun.io.dataset.split import (
 )
 from mxrun.io.dataset.texts import TextColumn
 from mxrun.io.loading.batch import is_label
+from mxrun.io.series.encoding import SeriesEncoding
+from mxrun.io.series.windows import SeriesWindows
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.features import FeatureTable
 from mxrun.io.transforms.base import RecordShape
@@ -56,7 +59,8 @@ class Dataset:
     identify the records; `place` is where the config requests them. `numbers` are the records'
     numbers in the complete split, if these are a part of it. `vocabulary`: the tokens of a text;
     `texts` are those of records before `tokenized` makes fields of them, in `buckets` by length;
-    `padding` is the id after a text's last token.
+    `padding` is the id after a text's last token. `series`: windows, which `windowed` makes fields
+    of.
     `is_stream`: whether the records are consecutive parts of one text, which the rows of a batch
     read in parallel, each from batch to batch.
     """
@@ -82,14 +86,21 @@ class Dataset:
     texts: TextColumn | None = None
     buckets: Buckets | None = None
     padding: int | None = None
+    series: SeriesWindows | None = None
 
     def __post_init__(self) -> None:
-        lengths = {len(column.records) for column in self.fields.values()}
+        if not isinstance(self.name, str):
+            raise TypeError(f"the name of a data set is a text, not {self.name!r}")
+        for name, given in self.fields.items():
+            if not isinstance(given, Field) or not isinstance(given.records, np.ndarray):
+                raise TypeError(f"the field {name!r} is no Field(numpy.ndarray)")
+        lengths = {len(column) for column in self.fields.values()}
         lengths |= {column.count for column in self.lazy.values()}
         lengths |= set() if self.features is None else {len(self.features)}
         lengths |= set() if self.texts is None else {len(self.texts)}
+        lengths |= set() if self.series is None else {len(self.series)}
         if len(lengths) != 1 or 0 in lengths:
-            raise InternalError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
+            raise ValueError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
 
     def __len__(self) -> int:
         for column in self.lazy.values():
@@ -98,7 +109,9 @@ class Dataset:
             return len(self.features)
         if self.texts is not None:
             return len(self.texts)
-        return len(next(iter(self.fields.values())).records)
+        if self.series is not None:
+            return len(self.series)
+        return len(next(iter(self.fields.values())))
 
     @property
     def class_field(self) -> str | None:
@@ -189,6 +202,11 @@ class Dataset:
         """Return the reasons why `split` of these records, the complete split, cannot be used."""
         labels = self.class_numbers
         problems = split.check(len(self), labels, places)
+        if self.series is not None and split.share is not None:
+            problem = "windows overlap, so that a random share of them has the values of the others"
+            place = place_of(places, "split.share")
+            hint = "write split: train, and split: validation for evaluation"
+            return (Diagnostic(problem, place, "a part of the time", str(split), hint=hint),)
         # The other parts of a divided split may have the other classes.
         split = split.undivided
         if problems or split.is_complete or labels is None:
@@ -229,15 +247,14 @@ class Dataset:
     def part(self, split: Split) -> Dataset:
         """Return the records of `split`; views, if it is a range."""
         rows = split.rows(len(self), self.class_numbers)
-        fields = {
-            name: replace(column, records=column.records[rows])
-            for name, column in self.fields.items()
-        }
+        fields = {name: column.part(rows) for name, column in self.fields.items()}
         lazy = {name: column.part(rows) for name, column in self.lazy.items()}
         numbers = None if split.is_complete else np.arange(len(self))[rows]
         features = None if self.features is None else self.features.part(rows)
         texts = None if self.texts is None else self.texts.part(rows)
+        series = None if self.series is None else self.series.part(rows)
         selected = replace(self, fields=fields, lazy=lazy, features=features, texts=texts)
+        selected = replace(selected, series=series)
         return replace(selected, split=str(split), numbers=numbers)
 
     def encoded(self, encoding: TableEncoding, role: str) -> Dataset:
@@ -261,6 +278,12 @@ class Dataset:
         fields = {**self.fields, "data": Field(rows)}
         encoded = replace(self, fields=fields, features=None, encoding=encoding)
         return replace(encoded, tally=tally, notes=notes)
+
+    def windowed(self, encoding: SeriesEncoding, role: str) -> Dataset:
+        """Return the data set with the windows of its series as fields of scaled numbers."""
+        assert self.series is not None
+        fields = self.series.fields(encoding, self.inputs, f"data.{role}")
+        return replace(self, fields=fields, encoding=encoding)
 
     def tokenized(self, vocabulary: Vocabulary) -> Dataset:
         """Return the data set with its texts as fields of token ids; raises UserError as `fields`
@@ -300,6 +323,9 @@ class Dataset:
         if pipeline and self.token_fields:
             problem = f"data set {self.name!r} has no transforms: its records are ids of tokens"
             return (Diagnostic(problem, place, hint="remove transforms"),)
+        if pipeline and self.series is not None:
+            problem = f"data set {self.name!r} has no transforms: its columns are scaled"
+            return (Diagnostic(problem, place, hint="remove transforms"),)
         names = [*self.fields, *self.lazy]
         for name, spec in inputs.items():
             if name not in names:
@@ -320,6 +346,9 @@ class Dataset:
                 problem = f"the network's input {name!r} does not fit data set {self.name!r}"
                 sizes = ", ".join("any" if size is None else str(size) for size in shape)
                 hint = f"declare it in network.inputs as {name}: [{sizes}]"
+                hint += _other_size(pipeline, name, spec.shape)
+                if dtype not in ("float32", "int32"):
+                    hint = f"fields are float32 or int32: values.astype({spec.dtype!r})"
                 got = f"{dtype}[{sizes}]"
                 if name == "data" and self.encoding is not None:
                     columns = self.encoding.inputs
@@ -334,6 +363,15 @@ class Dataset:
             return column.shape, column.dtype if column.scale is None else "float32"
         spec = self.fields[name].spec
         return spec.shape, spec.dtype
+
+
+def _other_size(pipeline: Pipeline, name: str, wanted: Shape) -> str:
+    """Return how the last transform that gives images a size gives them the one that is wanted."""
+    sized = [step for step in pipeline.of(name) if hasattr(step.transform, "size")]
+    if not sized or len(wanted) != 3:
+        return ""
+    size = str(wanted[1]) if wanted[1] == wanted[2] else str([*wanted[1:]])
+    return f", or write `size: {size}` of {sized[-1].transform.name} (and of resize before it)"
 
 
 def fits(shape: Shape, known: RecordShape) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.location import RecordLocation
@@ -50,7 +51,8 @@ class Field:
     that of images. boxes: whether the records
     are boxes of objects, which geometric transforms of the images move; see
     `mxrun.io.transforms.boxes`. dtype: that of integers in a batch, if the records are stored as
-    smaller ones; these may be overlapping windows over one array.
+    smaller ones; these may be overlapping windows over one array. starts: which of `records`,
+    windows at every position of an array, are those of the column; None if all are.
     """
 
     records: NDArray[Any]
@@ -58,9 +60,24 @@ class Field:
     white: float | None = None
     boxes: bool = False
     dtype: str = ""
+    starts: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "white", implied_white(self.scale, self.white))
+
+    def __len__(self) -> int:
+        return len(self.records if self.starts is None else self.starts)
+
+    def part(self, rows: slice | NDArray[np.int64]) -> Field:
+        """Return the column restricted to some records; of windows none is copied."""
+        if self.starts is None:
+            return replace(self, records=self.records[rows])
+        return replace(self, starts=self.starts[rows])
+
+    def taken(self, rows: int | slice | NDArray[np.int64]) -> NDArray[Any]:
+        """Return some records."""
+        found: NDArray[Any] = self.records[rows if self.starts is None else self.starts[rows]]
+        return found
 
     @classmethod
     def images(cls, pixels: NDArray[Any], white: float = WHITE) -> Field:
@@ -95,11 +112,12 @@ class Field:
 
     @property
     def distinct(self) -> NDArray[Any]:
-        """The records; of overlapping windows, [count, length], each element once, [elements]."""
+        """The records; of overlapping windows each element once, [elements]."""
         rows = self.records
-        if rows.ndim != 2 or rows.strides[0] >= rows.shape[1] * rows.itemsize:
+        size = rows[0].size
+        if rows.strides[0] >= size * rows.itemsize:
             return rows
-        count = (len(rows) - 1) * rows.strides[0] // rows.itemsize + rows.shape[1]
+        count = (len(rows) - 1) * rows.strides[0] // rows.itemsize + size
         return as_strided(rows, (count,), (rows.itemsize,), writeable=False)
 
 

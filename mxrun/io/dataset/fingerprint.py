@@ -26,6 +26,8 @@ def fingerprint(dataset: Dataset) -> str:
         flat = records.reshape(-1).view(np.uint8)
         for start in range(0, flat.size, _CHUNK):
             digest.update(flat[start : start + _CHUNK].data)
+        if column.starts is not None:
+            digest.update(column.starts.astype("<i8").tobytes())
     for name, lazy in sorted(dataset.lazy.items()):
         digest.update(f"{name} {lazy.count} {lazy.start} {lazy.content()}\n".encode())
         if lazy.rows is not None:

@@ -26,7 +26,7 @@ def undecoded_record(dataset: Dataset, name: str, index: int) -> NDArray[Any] | 
     """Return a field's record, an image as its file; raises UserError if it cannot be read."""
     column = dataset.lazy.get(name)
     if column is None:
-        return np.asarray(dataset.fields[name].records[index])
+        return np.asarray(dataset.fields[name].taken(index))
     return column.record(index)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Locator, Parameters, check
 from mxrun.io.dataset.dataset import Dataset
@@ -21,6 +22,7 @@ from mxrun.io.dataset.split import (
     place_of,
 )
 from mxrun.io.files import MORE_MEMORY
+from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.learn import learn_encoding
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
@@ -250,6 +252,7 @@ class _Opening:
         Without training's encoding there is nothing to say about the columns of evaluation.
         """
         is_learned = complete.features is None or self._learned.encoding is not None
+        is_learned &= complete.series is None or self._learned.encoding is not None
         is_learned &= complete.texts is None or self._learned.vocabulary is not None
         return is_learned or role != "eval" or self._train is None
 
@@ -267,10 +270,15 @@ class _Opening:
         key = "columns"
         try:
             encoding = learned.encoding
-            if part.features is not None and encoding is None:
-                encoding = learn_encoding(part.features)
-            if encoding is not None:
-                part = part.encoded(encoding, role)
+            if part.series is not None:
+                if not isinstance(encoding, SeriesEncoding):
+                    encoding = part.series.learn()
+                part = part.windowed(encoding, role)
+            else:
+                if part.features is not None and encoding is None:
+                    encoding = learn_encoding(part.features)
+                if encoding is not None:
+                    part = part.encoded(encoding, role)
             key = "tokens"
             if part.texts is not None:
                 part = part.tokenized(learned.vocabulary or part.texts.learn())

@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -92,19 +92,29 @@ def read_npz(path: Path, names: tuple[str, ...], words: bool = False) -> dict[st
         return {name: _member(archive, path, name, words) for name in names}
 
 
-def npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shape and dtype of each array of numbers or words, from the headers alone.
+def npz_shapes(
+    path: Path, words: bool = False
+) -> tuple[dict[str, tuple[tuple[int, ...], np.dtype[Any]]], list[Diagnostic]]:
+    """Return shape and dtype of each array of numbers, and the problems of what is none.
 
-    Arrays of other dtypes are left out. Raises UserError if the file cannot be read.
+    words: whether they may also be arrays of words. Headers alone are read. Raises UserError if the
+    file cannot be read.
     """
     with open_archive(path) as archive:
-        found = {}
-        members = (each for each in archive.namelist() if each.endswith(".npy"))
-        for name in (each.removesuffix(".npy") for each in members):
-            with suppress(UserError), _opened(archive, path, name) as (stream, shown):
-                header = read_npy_header(stream, shown, words=True)
+        found, problems = {}, []
+        for member in archive.namelist():
+            if not member.endswith(".npy"):
+                problem = f"{path}: {member}: not an array"
+                problems.append(Diagnostic(problem, None, "files that end in .npy"))
+                continue
+            name = member.removesuffix(".npy")
+            try:
+                with _opened(archive, path, name) as (stream, shown):
+                    header = read_npy_header(stream, shown, words)
                 found[name] = (header.shape, header.dtype)
-        return found
+            except UserError as error:
+                problems += error.diagnostics
+        return found, problems
 
 
 @contextmanager

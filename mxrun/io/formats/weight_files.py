@@ -47,7 +47,10 @@ def read_weights(path: Path) -> dict[str, Array]:
         got = suffix or "no suffix"
         raise UserError(Diagnostic(problem, None, f"a file that ends in {_listed()}", got))
     if suffix == ".npz":
-        return read_npz(path, tuple(npz_shapes(path)))
+        arrays, problems = npz_shapes(path)
+        if problems:
+            raise UserError(problems)
+        return read_npz(path, tuple(arrays))
     if suffix == ".safetensors":
         try:
             return parse_arrays(bytes(read_all_bytes(path)))

@@ -1,18 +1,17 @@
 """Image decoding: bytes of a file to uint8 pixels.
 
 JPEG images are decoded by simplejpeg (libjpeg-turbo), optionally at a half, a quarter or an eighth
-of their size; PNG, BMP, PPM and WebP images, and JPEG images of CMYK or with recoverable damage, by
-Pillow.
+of their size; images of other kinds, and JPEG images of CMYK or with recoverable damage, by Pillow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import fail
@@ -74,6 +73,14 @@ def decoded(record: NDArray[Any] | EncodedImage, shape: tuple[int | None, ...]) 
 def is_turned(record: NDArray[Any] | EncodedImage) -> bool:
     """Return whether a record is an image whose pixels are turned when it is decoded."""
     return isinstance(record, EncodedImage) and read_image_header(record).orientation != UPRIGHT
+
+
+def has_frames(record: NDArray[Any] | EncodedImage) -> bool:
+    """Return whether a record is an image with several pages or frames, whose first one is read."""
+    if not isinstance(record, EncodedImage):
+        return False
+    kind = image_kind(record.content)
+    return kind is not None and kind.may_have_frames and pillow.has_frames(record)
 
 
 def read_image_header(image: EncodedImage) -> ImageHeader:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from mxrun.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -11,12 +12,14 @@ class ImageKind:
     """Kind of image file.
 
     format: Pillow's name of the format. suffixes: endings of names; packs use the first. start:
-    matches the first bytes of the content.
+    matches the first bytes of the content. may_have_frames: whether a file may hold several pages
+    or frames, of which the first is read.
     """
 
     format: str
     suffixes: tuple[str, ...]
     start: re.Pattern[bytes]
+    may_have_frames: bool = False
 
 
 def _netpbm(suffix: str, digits: bytes) -> ImageKind:
@@ -29,12 +32,14 @@ def _netpbm(suffix: str, digits: bytes) -> ImageKind:
 # BMP file is the length of its second header.
 KINDS = (
     ImageKind("PNG", (".png",), re.compile(rb"\x89PNG")),
-    ImageKind("JPEG", (".jpg", ".jpeg"), re.compile(rb"\xff\xd8\xff")),
+    ImageKind("JPEG", (".jpg", ".jpeg", ".jfif", ".jpe"), re.compile(rb"\xff\xd8\xff")),
     ImageKind("BMP", (".bmp",), re.compile(rb"BM.{12}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.S)),
     _netpbm(".ppm", b"36"),
     _netpbm(".pgm", b"25"),
     _netpbm(".pbm", b"14"),
-    ImageKind("WEBP", (".webp",), re.compile(rb"RIFF.{4}WEBP", re.S)),
+    ImageKind("WEBP", (".webp",), re.compile(rb"RIFF.{4}WEBP", re.S), True),
+    ImageKind("GIF", (".gif",), re.compile(rb"GIF8[79]a"), True),
+    ImageKind("TIFF", (".tif", ".tiff"), re.compile(rb"II\*\0|MM\0\*"), True),
 )
 SUFFIXES = tuple(suffix for kind in KINDS for suffix in kind.suffixes)
 

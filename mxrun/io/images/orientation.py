@@ -54,9 +54,30 @@ def orientation_of(metadata: Iterable[bytes | memoryview]) -> int:
     return found[0] if found and found[0] in _TURNS else UPRIGHT
 
 
+def as_upright(content: bytes) -> bytes:
+    """Return a TIFF file that says of its pixels that they are upright."""
+    found = _find_orientation(content)
+    if found is None or found.number == UPRIGHT:
+        return content
+    value = struct.pack(found.form, UPRIGHT)
+    return content[: found.offset] + value + content[found.offset + len(value) :]
+
+
+class _Found(NamedTuple):
+    """Number of an orientation, its byte in TIFF data, and its form as of `struct`."""
+
+    number: int
+    offset: int
+    form: str
+
+
 def _exif_orientation(block: bytes) -> int | None:
     """Return the number of an orientation in EXIF data; None if there is none."""
-    content = block.removeprefix(_EXIF)
+    found = _find_orientation(block.removeprefix(_EXIF))
+    return None if found is None else found.number
+
+
+def _find_orientation(content: bytes) -> _Found | None:
     order = _BYTE_ORDERS.get(content[:4])
     if order is None:
         return None
@@ -66,8 +87,9 @@ def _exif_orientation(block: bytes) -> int | None:
         for at in range(start + 2, start + 2 + 12 * count, 12):
             tag, kind, values = struct.unpack_from(f"{order}HHI", content, at)
             if tag == _TAG and kind in _TYPES and values == 1:
-                (number,) = struct.unpack_from(f"{order}{_TYPES[kind]}", content, at + 8)
-                return int(number)
+                form = f"{order}{_TYPES[kind]}"
+                (number,) = struct.unpack_from(form, content, at + 8)
+                return _Found(int(number), at + 8, form)
     except struct.error:
         # The data end before the tag.
         return None

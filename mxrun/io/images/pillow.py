@@ -1,4 +1,4 @@
-"""Decoding of PNG, BMP, PPM, WebP and unusual JPEG images by Pillow."""
+"""Decoding of all images but usual JPEG images by Pillow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import fail
 from mxrun.io.images.encoded import EncodedImage
-from mxrun.io.images.kinds import image_kind
-from mxrun.io.images.orientation import UPRIGHT, orientation_of, upright
+from mxrun.io.images.kinds import KINDS, image_kind
+from mxrun.io.images.orientation import UPRIGHT, as_upright, orientation_of, upright
 from mxrun.io.images.png import PNG, metadata, missing_rows
 
 _UNDECODABLE = "cannot be decoded as an image"
@@ -48,7 +48,16 @@ def read_header(image: EncodedImage) -> tuple[int, int, int]:
     # Of a PNG file Pillow knows only what is before the pixels.
     known = (found.info[key] for key in ("exif", "xmp") if key in found.info)
     blocks = metadata(image.content) if found.format == "PNG" else known
+    blocks = [image.content] if found.format == "TIFF" else blocks
     return found.height, found.width, orientation_of(blocks)
+
+
+def has_frames(image: EncodedImage) -> bool:
+    """Return whether a file holds several pages or frames.
+
+    Raises UserError for what is no image.
+    """
+    return bool(getattr(_opened(image, io.BytesIO(image.content)), "is_animated", False))
 
 
 def decode(image: EncodedImage, channels: int) -> NDArray[np.uint8]:
@@ -98,15 +107,18 @@ def _pixels(image: Any, channels: int) -> NDArray[np.uint8]:
 
 def _opened(image: EncodedImage, stream: io.BytesIO) -> Any:
     """Return Pillow's image, whose pixels are not yet decoded."""
-    # The import registers the WebP format. Without it Pillow would load the parsers of forty
-    # formats to find it.
-    from PIL import Image, WebPImagePlugin  # noqa: F401
+    # The imports register formats. Without them Pillow would load the parsers of forty to find one.
+    from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401
 
     if not image.content:
         fail(image.source, 0, "the file is empty", "an image")
     kind = image_kind(image.content)
     if kind is None:
-        fail(image.source, 0, f"{_UNDECODABLE}: not a PNG, JPEG, BMP, PPM or WebP file")
+        formats = ", ".join(dict.fromkeys(each.format for each in KINDS))
+        fail(image.source, 0, f"{_UNDECODABLE}: not a file of {formats}")
+    if kind.format == "TIFF":
+        # Pillow would turn the image.
+        stream = io.BytesIO(as_upright(bytes(image.content)))
     try:
         found = Image.open(stream, formats=[kind.format])
     except (*_DAMAGED, Image.DecompressionBombError) as error:

@@ -58,7 +58,7 @@ class ArrayIterator(OrderedIterator):
         order = self._batches.indices(epoch)
         self._rows = len(order)
         self._order[: self._rows] = order
-        self._position = batch * self._batches.batch_size
+        self._position = batch * self._batches.own_rows
 
     def next_into(self, slots: Slots) -> Batch | None:
         """Write the next batch into the given `slots`; return None after the last."""
@@ -97,7 +97,8 @@ class ArrayIterator(OrderedIterator):
 
 def gather_of(column: Field, batch_size: int, loops: HostLoops) -> _Gather | WindowGather:
     """Return the gather of a field's records into slots of `batch_size` rows."""
-    return (WindowGather if column.dtype else _Gather)(column, batch_size, loops)
+    are_windows = bool(column.dtype) or column.starts is not None
+    return (WindowGather if are_windows else _Gather)(column, batch_size, loops)
 
 
 class RecordGathering(Arguments):

@@ -28,15 +28,19 @@ _ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
 _Word = Annotated[str, StringConstraints(min_length=1)]
 
 
+DecimalSign = Literal[".", ","]
+ThousandsSign = Literal[",", ".", " ", "'", "_"]
+
+
 class CellForm(Parameters):
     """Form of a table's numbers, and the cells that mean a missing value."""
 
     model_config = ConfigDict(ignored_types=(cached_property,))
 
-    decimal: Literal[".", ","] = Field(
+    decimal: DecimalSign = Field(
         default=".", description="Sign before the decimals of a number.", examples=[","]
     )
-    thousands: Literal[",", ".", " ", "'", "_"] | None = Field(
+    thousands: ThousandsSign | None = Field(
         default=None,
         description="Sign between the thousands of a number, three digits each: `1,234.5`; "
         "default: there is none.",
@@ -79,7 +83,7 @@ class CellForm(Parameters):
         digits = "[0-9]+"
         if self.thousands:
             sign = f"[{re.escape(_ALIKE.get(self.thousands, self.thousands))}]"
-            digits = f"[0-9]{{1,3}}(?:{sign}[0-9]{{3}})+|{digits}"
+            digits = f"[1-9][0-9]{{0,2}}(?:{sign}[0-9]{{3}})+|{digits}"
         units = "|".join(map(re.escape, self.units))
         before = rf"(?:(?:{units})\s*)?" if units else ""
         after = "|".join([*(["%"] if self.percent else []), *([units] if units else [])])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.once import cached_property
 from mxrun.io.tables.cells import detected_delimiter, split_row
@@ -45,16 +46,26 @@ class TableOutline:
         """Whether each column has a name of its own."""
         return not self.repeated and all(each.name for each in self.columns)
 
+    def key(self, column: TableColumn) -> str:
+        """Return the key of a column in the table's `columns`."""
+        return column.name if self.by_name else str(column.number)
+
 
 def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
     """Read all cells of a table in one or several files.
 
-    form: what is known of their form. Raises UserError if they are not a table of at least two
-    columns and one row.
+    form: what is known of their form; its `columns` may give some a form of their cells. Raises
+    UserError if they are not a table of one row, and of as many columns as it says.
     """
-    delimiter = form.delimiter or _delimiter(paths[0], form.encoding)
+    delimiter = form.delimiter or _delimiter(paths[0], form)
     everything = replace(
-        form, delimiter=delimiter, data=None, label=None, columns={}, unique=False, codes=True
+        form,
+        delimiter=delimiter,
+        data=None,
+        label=None,
+        columns=form.columns or {},
+        unique=False,
+        codes=True,
     )
 
     def finish(
@@ -68,17 +79,19 @@ def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
     return read_columns(paths, everything, finish)
 
 
-def _delimiter(path: Path, encoding: str) -> str:
+def _delimiter(path: Path, form: TableForm) -> str:
     """Return the delimiter that a config must name; empty if it is detected.
 
     Raises UserError if the file has no rows, or one column under all delimiters.
     """
-    row = first_row(path, encoding)
+    row = first_row(path, form.encoding)
     if row is None:
         raise UserError(Diagnostic(f"{path}: the file holds no rows", None, "a table"))
     for delimiter in ("", *_OTHER_DELIMITERS):
         if len(split_row(row, delimiter.encode() or detected_delimiter(row))) > 1:
             return delimiter
+    if form.least == 1:
+        return ""
     expected = "columns separated by a tab, a semicolon, a comma, | or a blank"
     problem = f"{path}: the table has one column"
     raise UserError(Diagnostic(problem, None, expected, "none of them in row 1"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
 from mxrun.base.params import Parameters
@@ -88,6 +89,9 @@ class EncodedColumn(Parameters):
 
     name: str = Field(description="Its name; empty if the table has no header.")
     number: Annotated[int, Field(ge=0)] = Field(description="Its number in training's table.")
+    cells: CellForm | None = Field(
+        default=None, description="Form of its numbers and missing values; null: the table's."
+    )
 
     def __str__(self) -> str:
         return self.name or f"column {self.number}"
@@ -122,19 +126,44 @@ class EncodedNumber(EncodedColumn):
     log: bool = Field(description="Whether logarithms are taken.")
     center: float = Field(description="What is subtracted.")
     spread: Annotated[float, Field(gt=0)] = Field(description="What the difference is divided by.")
+    of_series: dict[str, tuple[float, float]] = Field(
+        default={}, description="Center and spread of series that have their own, by name."
+    )
 
     @property
     def form(self) -> ColumnForm:
         """The treatment by which other records of the column are read."""
         missing: Any = "error" if self.fill is None else "mean"
         if self.kind == "date":
-            return DateForm(missing=missing, format=self.format)
-        return NumberForm(missing=missing)
+            return DateForm(missing=missing, format=self.format, cells=self.cells)
+        return NumberForm(missing=missing, cells=self.cells)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of its numbers in a row."""
         return (str(self), f"{self} missing") if self.indicator else (str(self),)
+
+    def original(
+        self, values: NDArray[Any], series: NDArray[np.str_] | None = None
+    ) -> NDArray[np.float64]:
+        """Return scaled numbers [records, ...] in the column's own units.
+
+        series: names of the records' series.
+        """
+        center, spread = self._scale(series, values.ndim)
+        found: NDArray[np.float64] = values.astype(np.float64) * spread + center
+        if self.log:
+            found = np.sign(found) * np.expm1(abs(found))
+        return found
+
+    def _scale(self, series: NDArray[np.str_] | None, rank: int) -> tuple[Any, Any]:
+        """Return center and spread: one of each, or arrays [records, 1, ...] of this rank."""
+        if series is None or not self.of_series:
+            return self.center, self.spread
+        names, at = np.unique(series, return_inverse=True)
+        known = [self.of_series.get(name, (self.center, self.spread)) for name in names.tolist()]
+        pairs = np.array(known)[at].reshape(-1, *[1] * (rank - 1), 2)
+        return pairs[..., 0], pairs[..., 1]
 
     def write(
         self, table: FeatureTable, column: FeatureColumn, target: NDArray[np.float32]
@@ -149,7 +178,8 @@ class EncodedNumber(EncodedColumn):
                 raise UserError(Diagnostic(problem, hint="fill the gaps in"))
             values = np.where(gaps, self.fill, values)
         values = logarithm(values) if self.log else values
-        scaled = (values - self.center) / self.spread
+        center, spread = self._scale(table.names, 1)
+        scaled = (values - center) / spread
         target[:, 0] = np.clip(scaled, -_LARGEST, _LARGEST)
         if self.indicator:
             target[:, 1] = gaps
@@ -180,7 +210,8 @@ class EncodedCategory(EncodedColumn):
     @property
     def form(self) -> ColumnForm:
         """The treatment by which other records of the column are read."""
-        return CategoryForm(missing="error" if self.refuses_gaps else "category")
+        missing: Any = "error" if self.refuses_gaps else "category"
+        return CategoryForm(missing=missing, cells=self.cells)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -242,7 +273,7 @@ class EncodedText(EncodedColumn):
     @property
     def form(self) -> ColumnForm:
         """The treatment by which other records of the column are read."""
-        return TextForm()
+        return TextForm(cells=self.cells)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -327,7 +358,7 @@ class TableEncoding(Parameters):
             expected = f"[records, {len(self.columns)}]: {listed([*map(str, self.columns)])}"
             raise UserError(Diagnostic(problem, None, expected, str(list(array.shape))))
         columns = [
-            _of_array(column, array[:, at], where, self.cells)
+            _of_array(column, array[:, at], where, column.cells or self.cells)
             for at, column in enumerate(self.columns)
         ]
         return self.encode(FeatureTable(tuple(columns)), where)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.tables.cells import USUAL_CELLS, CellForm, category_text, number_text
 from mxrun.io.tables.forms import ColumnForm, TextForm
 
@@ -46,7 +47,8 @@ class FeatureColumn:
 class FeatureTable:
     """Columns of equal length, from which the network's data are encoded; `rows` selects records.
 
-    cells: the form in which its cells were written.
+    cells: the form in which its cells were written. series: name of the series of each row, of
+    those in which numbers have a scale of their own.
 
     Any reader of tables can make one: `number_column` and `word_column` make its columns.
     """
@@ -54,6 +56,7 @@ class FeatureTable:
     columns: tuple[FeatureColumn, ...]
     rows: Rows | None = None
     cells: CellForm = USUAL_CELLS
+    series: NDArray[np.str_] | None = None
 
     def __len__(self) -> int:
         length = len(self.columns[0])
@@ -67,6 +70,11 @@ class FeatureTable:
         """Return the selected records of a column of numbers, float64."""
         assert column.numbers is not None
         return column.numbers if self.rows is None else column.numbers[self.rows]
+
+    @property
+    def names(self) -> NDArray[np.str_] | None:
+        """The series of the selected records; None if all have one scale."""
+        return self.series if self.series is None or self.rows is None else self.series[self.rows]
 
     def codes(self, column: FeatureColumn) -> NDArray[np.int32]:
         """Return the selected records of a column of words, int32."""

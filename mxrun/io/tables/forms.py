@@ -13,6 +13,7 @@ from mxrun.base.errors import Diagnostic
 from mxrun.base.near_names import folded, nearest
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.validation import custom_error
+from mxrun.io.tables.cells import CellForm
 
 _WRITTEN = "number, category, date, text, ignore, auto, or {number: {missing: median}}"
 # Signs of patterns, as of fnmatch.
@@ -24,6 +25,12 @@ class ColumnForm(Parameters):
     """Treatment of a column: automatic, by what it holds."""
 
     kind: ClassVar[str] = "auto"
+
+    cells: CellForm | None = Field(
+        default=None,
+        description="Form of this column's numbers and missing values, with the keys of the table, "
+        "such as {decimal: '.'}; default: the table's.",
+    )
 
 
 class IgnoreForm(ColumnForm):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.io.tables.cells import (
@@ -38,10 +39,11 @@ class TableForm:
     for a table from outside a data set, the number of data columns; the label column may be
     missing, and is skipped. columns: treatment of data columns by name, number or pattern; None if
     all are numbers, read as they are. forms: the treatment of each column in `data`, in its order,
-    instead of `columns`. dtype: of numbers that are read as they are. unique:
-    whether the columns that are read need different names. codes: whether columns that hold
+    of those that `columns` leaves to what they hold. dtype: of numbers that are read as they are.
+    unique: whether the columns that are read need different names. codes: whether columns that hold
     numbers such as 007 are read as words. encoding: the one declared; empty for
-    that of the file's mark, or UTF-8. cells: form of numbers and of missing values.
+    that of the file's mark, or UTF-8. cells: form of numbers and of missing values. least: the
+    fewest columns of a table that is looked at as it is.
     """
 
     delimiter: str = ""
@@ -59,6 +61,7 @@ class TableForm:
     codes: bool = False
     encoding: str = ""
     cells: CellForm = USUAL_CELLS
+    least: int = 2
 
     @property
     def is_plain(self) -> bool:
@@ -207,6 +210,9 @@ class _Layout:
         forms, problems = select_forms(form.columns, names, columns, self._where)
         if problems:
             raise UserError(problems)
+        usual = form.forms or forms
+        pairs = zip(forms, usual, strict=True)
+        forms = [other if type(each) is ColumnForm else each for each, other in pairs]
         read = [at for at, each in enumerate(forms) if not isinstance(each, IgnoreForm)]
         if not read:
             self._refuse_no_data()

@@ -76,6 +76,7 @@ def _number(table: FeatureTable, column: FeatureColumn, form: NumberForm) -> Enc
     return EncodedNumber(
         name=column.name,
         number=column.number,
+        cells=form.cells,
         kind="date" if isinstance(form, DateForm) else "number",
         format=form.format if isinstance(form, DateForm) else None,
         fill=fill,
@@ -109,6 +110,7 @@ def _category(table: FeatureTable, column: FeatureColumn, form: CategoryForm) ->
     encoded = EncodedCategory(
         name=column.name,
         number=column.number,
+        cells=form.cells,
         categories=frequent,
         rare=rare,
         other=form.min_count > 1 and form.encoding == "one_hot",
@@ -140,7 +142,13 @@ def _text(table: FeatureTable, column: FeatureColumn, form: TextForm) -> Encoded
         raise UserError(Diagnostic(problem, None, "words that come again", hint=hint))
     count = 1 + len(codes)
     weights = tuple(math.log(count / (1 + records[word])) + 1 for word in chosen)
-    return EncodedText(name=column.name, number=column.number, words=tuple(chosen), weights=weights)
+    return EncodedText(
+        name=column.name,
+        number=column.number,
+        cells=form.cells,
+        words=tuple(chosen),
+        weights=weights,
+    )
 
 
 def _in_order(column: FeatureColumn, form: CategoryForm, found: dict[str, int]) -> Sequence[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.convert import valid_range
-from mxrun.io.tables.cells import COMMA_HINT, has_decimal_comma
+from mxrun.io.tables.cells import COMMA_HINT, CellForm, has_decimal_comma
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.rows import MAX_LINES, RowBlock
 
@@ -21,10 +21,14 @@ _AUTO_HINT = "`columns: auto` makes numbers of categories and fills gaps"
 
 @dataclass(frozen=True)
 class RefusedCells:
-    """Cells of one column that are refused; rows: their positions in a block."""
+    """Cells of one column that are refused.
+
+    rows: their positions in a block; form: that of the column's cells.
+    """
 
     column: int
     rows: Sequence[int]
+    form: CellForm
     role: Literal["data", "label"] = "data"
 
 
@@ -84,12 +88,12 @@ class CellProblems:
         text = cell.decode().strip()
         column = layout.name(refused.column)
         named = f"column {column!r}: " if column else ""
-        if math.isfinite(self._form.cells.number(cell)):
+        if math.isfinite(refused.form.number(cell)):
             problem = f"{where}: the number cannot be converted to float32"
             return Diagnostic(problem, None, valid_range("float32"), f"{text[:40]}")
         problem, expected = "not a number", "a finite number"
         hint = self._advice(refused, layout, is_first)
-        if self._form.cells.is_gap(cell):
+        if refused.form.is_gap(cell):
             hint = "fill the gap in, or leave the row or the column out"
             if self._is_data_set and refused.role == "data":
                 hint = f"{hint}; {_AUTO_HINT}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, compress
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.once import cached_property
 from mxrun.io.encodings import DecodedStream, TextBytes
@@ -23,6 +24,8 @@ MAX_LINES = 1000
 """Lines of a cell in quotes."""
 # A cell in quotes that does not end in its line: after a usual delimiter, or the declared one.
 _OPEN_CELL = rb'(?:^|[\t;,|%s])[ ]*"(?:[^"]|"")*$'
+# The end of such a cell in a further line: a quote before a delimiter or the end of the line.
+_CLOSED_CELL = rb'(?:[^"]|"")*"[ ]*(?:[\t;,|%s]|[\r\n]|\Z)'
 # UTF-8's byte order mark, which some programs write at the beginning.
 _MARK = b"\xef\xbb\xbf"
 
@@ -80,7 +83,8 @@ def row_blocks(stream: TextBytes, name: str, divider: str = "") -> Iterator[RowB
     A cell in quotes may hold line ends; divider: the delimiter, if it is declared. Raises UserError
     for a row of more than 256 MiB; `name` is the file's name in messages.
     """
-    opening = re.compile(_OPEN_CELL % re.escape(divider.encode()))
+    escaped = re.escape(divider.encode())
+    quoted = re.compile(_OPEN_CELL % escaped), re.compile(_CLOSED_CELL % escaped)
     line, offset, pending, size = 1, 0, b"", _BLOCK
     is_decoded = isinstance(stream, DecodedStream)
     while True:
@@ -90,7 +94,7 @@ def row_blocks(stream: TextBytes, name: str, divider: str = "") -> Iterator[RowB
         text = pending + content
         # A line may also end in \r alone; one at the end may be half of \r\n.
         end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1 if content else len(text)
-        every, counts, end = _joined(text[:end], opening, is_end=not content)
+        every, counts, end = _joined(text[:end], quoted, is_end=not content)
         pending = text[end:]
         if len(pending) > _MAX_ROW:
             problem = f"{name}:{line}: byte {offset}: the row is too long"
@@ -110,13 +114,16 @@ def row_blocks(stream: TextBytes, name: str, divider: str = "") -> Iterator[RowB
 
 
 def _joined(
-    text: bytes, opening: re.Pattern[bytes], is_end: bool
+    text: bytes, quoted: tuple[re.Pattern[bytes], re.Pattern[bytes]], is_end: bool
 ) -> tuple[list[bytes], list[int], int]:
     """Return rows without their line ends, the number of lines of each, and the bytes of all.
 
-    A row whose quote is not closed in `text` is left out with all after it, unless that is the end
-    of the file or the quote has been open for too many lines: then it is a row as it is.
+    quoted: match a cell that opens in a line, and its end in a further one. A row whose quote is
+    not closed in `text` is left out with all after it, unless that is the end of the file or the
+    quote has been open for too many lines. Then it is a row as it is, as is one whose quote would
+    be closed within a cell.
     """
+    opening, closing = quoted
     if b'"' not in text:
         every = text.splitlines()
         return every, [1] * len(every), len(text)
@@ -132,7 +139,9 @@ def _joined(
         if close == len(lines) and not is_end and close - at < MAX_LINES:
             lines = lines[:at]
             break
-        if close < len(lines) and close - at < MAX_LINES:
+        further = [line for line in lines[at + 1 : close + 1] if b'"' in line.replace(b'""', b"")]
+        is_closed = close < len(lines) and all(map(closing.match, further))
+        if is_closed and close - at < MAX_LINES:
             rows += [*lines[start:at], b"".join(lines[at : close + 1])]
             counts += [*[1] * (at - start), close + 1 - at]
             start = close + 1

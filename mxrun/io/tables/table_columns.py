@@ -22,7 +22,14 @@ from mxrun.io.tables.features import FeatureColumn, FeatureTable
 from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm, TextForm
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.problems import RefusedCells
-from mxrun.io.tables.readers import MAX_KINDS, NumberReader, WordReader, day_number, is_code
+from mxrun.io.tables.readers import (
+    MAX_KINDS,
+    DateReader,
+    NumberReader,
+    WordReader,
+    day_number,
+    is_code,
+)
 from mxrun.io.tables.rows import RowPlaces
 
 MAX_CATEGORIES = 100
@@ -61,12 +68,14 @@ class TableColumns:
 
     def _reader(
         self, column: int, treatment: ColumnForm, as_words: frozenset[int]
-    ) -> NumberReader | WordReader:
-        cells = self._form.cells
+    ) -> NumberReader | WordReader | DateReader:
+        cells = treatment.cells or self._form.cells
         if self._form.is_plain:
             dtype = self._form.dtype
             return NumberReader(dtype, limit=dtype, form=cells)
-        if isinstance(treatment, (CategoryForm, DateForm, TextForm)):
+        if isinstance(treatment, DateForm):
+            return DateReader(treatment.format, cells)
+        if isinstance(treatment, (CategoryForm, TextForm)):
             return WordReader(form=cells)
         if isinstance(treatment, NumberForm):
             return NumberReader(gaps=treatment.missing != "error", form=cells)
@@ -87,17 +96,17 @@ class TableColumns:
         layout: that of the file; exact: as of `NumberReader.add`; has_codes: whether there may be
         numbers such as 007 that make words of a column.
         """
-        are_alike = self._form.cells.reads_as_python and not (exact or has_codes)
-        done = self._add_together(cells, layout.columns) if are_alike else frozenset()
+        is_exact = exact or has_codes
+        done = frozenset() if is_exact else self._add_together(cells, layout.columns)
         for at, column in enumerate(layout.columns):
             if at in done:
                 continue
             reader, treatment = self.readers[at], self._layout.forms[at]
             original = self._layout.columns[at]
-            if isinstance(reader, WordReader):
+            if isinstance(reader, (WordReader, DateReader)):
                 gaps = reader.add(cells[column])
                 if gaps and getattr(treatment, "missing", "") == "error":
-                    yield RefusedCells(column, gaps)
+                    yield RefusedCells(column, gaps, reader.form)
                 continue
             if original in self.words_found:
                 continue
@@ -108,7 +117,7 @@ class TableColumns:
             if is_auto and (bad or are_codes):
                 self._to_words(at, was_empty, cells[column])
             elif bad:
-                yield RefusedCells(column, bad)
+                yield RefusedCells(column, bad, reader.form)
         for at, column in enumerate(layout.labels):
             yield from self._add_label(at, cells[column], column, exact)
 
@@ -124,6 +133,7 @@ class TableColumns:
         for at, (reader, column) in enumerate(zip(self.readers, columns, strict=True)):
             if (
                 isinstance(reader, NumberReader)
+                and reader.form.reads_as_python
                 and self._layout.columns[at] not in self.words_found
             ):
                 with suppress(ValueError):
@@ -143,7 +153,7 @@ class TableColumns:
 
         NumPy's parser takes half the time of `add`. All rows must have the layout's width.
         """
-        if self._has_words or not self._form.cells.reads_as_python:
+        if self._has_words or not self._read_as_python:
             return False
         columns = [*layout.columns, *layout.labels]
         lines = [row.decode("latin-1") for row in rows]
@@ -161,14 +171,20 @@ class TableColumns:
         return True
 
     @property
+    def _read_as_python(self) -> bool:
+        return all(each.form.reads_as_python for each in (*self.readers, *self._labels))
+
+    @property
     def _has_words(self) -> bool:
         readers = [*self.readers, *self._labels]
-        return bool(self.words_found) or any(isinstance(each, WordReader) for each in readers)
+        return bool(self.words_found) or any(
+            isinstance(each, (WordReader, DateReader)) for each in readers
+        )
 
     def _to_words(self, at: int, was_empty: bool, cells: Sequence[bytes]) -> None:
         """Read a column as words from now on, or, if it has numbers already, once more."""
         if was_empty:
-            self.readers[at] = words = WordReader(True, self._form.cells)
+            self.readers[at] = words = WordReader(True, self.readers[at].form)
             words.add(cells)
         else:
             self.words_found |= {self._layout.columns[at]}
@@ -194,7 +210,7 @@ class TableColumns:
                 self._labels[at] = words = WordReader(form=self._form.cells)
                 bad = words.add(cells)
         if bad:
-            yield RefusedCells(column, bad, "label")
+            yield RefusedCells(column, bad, self._form.cells, "label")
 
     def labels(self) -> tuple[NDArray[np.float64] | None, tuple[str, ...]]:
         """Return the labels, float64 [rows] or [rows, columns], and the classes that are words."""
@@ -258,19 +274,24 @@ class TableColumns:
 
 
 def _feature(
-    reader: NumberReader | WordReader,
+    reader: NumberReader | WordReader | DateReader,
     treatment: ColumnForm,
     name: str,
     number: int,
     places: RowPlaces,
 ) -> FeatureColumn:
     if isinstance(reader, NumberReader):
-        form = treatment if isinstance(treatment, NumberForm) else NumberForm()
+        own = treatment.cells
+        form = treatment if isinstance(treatment, NumberForm) else NumberForm(cells=own)
         return FeatureColumn(name, number, form, reader.numbers())
-    if isinstance(treatment, DateForm):
-        return _dates(reader, treatment, name, number, places)
+    if isinstance(reader, DateReader):
+        assert isinstance(treatment, DateForm)
+        column = FeatureColumn(name, number, treatment, reader.numbers())
+        if reader.wrong is not None:
+            raise _no_date(column, treatment, places, *reader.wrong)
+        return column
     if not isinstance(treatment, (CategoryForm, TextForm)):
-        treatment = _decided(reader, name, number, places)
+        treatment = _decided(reader, treatment.cells, name, number, places)
         if isinstance(treatment, DateForm):
             return _dates(reader, treatment, name, number, places)
     codes, words = reader.words(as_categories=not isinstance(treatment, TextForm))
@@ -289,12 +310,18 @@ def _dates(
     if wrong:
         row = reader.first(wrong)
         column = FeatureColumn(name, number, form)
-        expected = f"a date of the form {form.format}" if form.format else "a date as 2024-05-31"
-        got = repr(cell_text(_first_of(reader, wrong, row))[:40])
-        problem = f"{places.where(row, number)}: {column}: not a date"
-        hint = "write its form: {date: {format: %d.%m.%Y}}"
-        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
+        raise _no_date(column, form, places, row, _first_of(reader, wrong, row))
     return FeatureColumn(name, number, form, reader.numbers(days))
+
+
+def _no_date(
+    column: FeatureColumn, form: DateForm, places: RowPlaces, row: int, cell: bytes
+) -> UserError:
+    expected = f"a date of the form {form.format}" if form.format else "a date as 2024-05-31"
+    problem = f"{places.where(row, column.number)}: {column}: not a date"
+    hint = "write its form: {date: {format: %d.%m.%Y}}"
+    got = repr(cell_text(cell)[:40])
+    return UserError(Diagnostic(problem, None, expected, got, hint=hint))
 
 
 def _first_of(reader: WordReader, wanted: Sequence[bytes], row: int) -> bytes:
@@ -302,10 +329,13 @@ def _first_of(reader: WordReader, wanted: Sequence[bytes], row: int) -> bytes:
     return next(cell for cell in wanted if reader.first([cell]) == row)
 
 
-def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> ColumnForm:
+def _decided(
+    reader: WordReader, own: CellForm | None, name: str, number: int, places: RowPlaces
+) -> ColumnForm:
     """Return the form of a column of words without one: a category, or a date.
 
-    Raises UserError if it has too many distinct words, or is rather a column of numbers.
+    own: the form of its cells, if it is not the table's. Raises UserError if it has too many
+    distinct words, or is rather a column of numbers.
     """
     column = FeatureColumn(name, number, CategoryForm())
     key = f"{name!r}" if name else f'"{number}"'
@@ -329,9 +359,9 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
         raise UserError(Diagnostic(problem, None, "a finite number", got, hint=hint))
     kinds = len(cells)
     if kinds <= MAX_CATEGORIES and not (kinds > _MIN_UNIQUE and 2 * kinds > rows):
-        return CategoryForm()
+        return CategoryForm(cells=own)
     if not numeric and all(map(_is_day, words)):
-        return DateForm()
+        return DateForm(cells=own)
     some = f"more than {MAX_KINDS:,}" if reader.is_over else f"{kinds:,}"
     examples = ", ".join(repr(cell_text(cell)[:20]) for cell in cells[:3])
     problem = f"{places.where(0, number)}: {column} has {some} different words in {rows:,} rows"

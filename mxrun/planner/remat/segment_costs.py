@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mxrun.base.tensor import align
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId, writes
 from mxrun.planner.inplace import inplace
@@ -88,7 +87,7 @@ class SegmentCosts:
         ]
 
     def _size(self, values: Sequence[ValueId]) -> int:
-        return sum(align(self._graph.spec(value).nbytes) for value in values)
+        return sum(map(self._graph.block_bytes, values))
 
 
 def _idle(name: str, inputs: Sequence[ValueId], outputs: Sequence[ValueId] = ()) -> Step:

@@ -11,8 +11,8 @@ sizes and readers of the two tensors alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import align
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId, forward_count
 
@@ -52,7 +52,7 @@ class Ordering:
         given = {self._root[value] for value in graph.sources.values()}
         self.lasting = {self._root[value] for value in graph.results.values()}
         self.size = {
-            root: 0 if root in given else align(graph.spec(root).nbytes) for root in set(self._root)
+            root: 0 if root in given else graph.block_bytes(root) for root in set(self._root)
         }
         groups = _groups(graph) if grouped else [[step] for step in graph.steps]
         waits = _waits(graph, groups)
@@ -99,7 +99,7 @@ class Ordering:
             allocated_bytes=sum(self.size[root] for root in written if self._root[root] == root),
             touched=tuple(self._touched(*written, *read)),
             within=tuple(self._in_place_pairs(steps[-1], hints)),
-            scratch=0 if kernel is None else align(kernel.workspace_bytes),
+            scratch=0 if kernel is None else align(kernel.workspace_bytes, self.graph.alignment),
             waits_for=frozenset(waits),
             followers=tuple(followers),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,12 +67,12 @@ def addition(source: Handle, target: Handle, tasks: int = 1) -> LoopLaunch:
     return LoopLaunch(add_loop, Addition(count=5, source=source, target=target), tasks)
 
 
-def python_addition(source: Handle, target: Handle) -> PythonLaunch:
+def python_addition(source: Handle, target: Handle, only_read: bool = False) -> PythonLaunch:
     def prepare(views: Views) -> Callable[[], None]:
         a, b = views(source, ROW), views(target, ROW)
         return lambda: np.add(b, a, out=b)
 
-    return PythonLaunch(prepare)
+    return PythonLaunch(prepare, (source,) if only_read else ())
 
 
 def steps(*launches: Launch) -> list[ProgramStep]:
@@ -124,6 +125,21 @@ def test_python_bodies_run_between_graphs(card: Any, device: Device) -> None:
         assert rows[1] == expected[:5].tolist()
         assert rows[2] == total.tolist()
     assert card.counts["capture"] == 2
+
+
+@pytest.mark.parametrize("target", [1, 0])
+def test_what_a_body_only_reads_is_not_copied_back(card: Any, device: Device, target: int) -> None:
+    rows = Tensors(device)
+    rows[0] = 3
+    # The same row twice: what is written is copied, whoever else reads it.
+    first, second = rows.handle(0), Handle(rows.memory, target * BLOCK)
+    program = device.bind(steps(python_addition(first, second, only_read=True)))
+    device.synchronise()
+    before = dict(card.counts)
+    program.run()
+    moved = {way: card.counts[way] - before.get(way, 0) for way in ("to the host", "to the card")}
+    assert moved == {"to the host": ROW.nbytes * (1 + target), "to the card": ROW.nbytes}
+    assert rows[target] == [3 if target else 6] * 5
 
 
 def test_exceptions_of_bodies_propagate(device: Device) -> None:
@@ -220,11 +236,72 @@ def test_a_failed_capture_is_run_launch_by_launch_with_a_note(card: Any, device:
     assert device.take_notes() == []
 
 
+def test_other_threads_work_during_a_capture(
+    card: Any, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Tensors(device)
+    rows[0] = 1
+    program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))
+    program.run()
+    import cupy
+
+    end = cupy.cuda.Stream.end_capture
+    seen: list[list[float]] = []
+
+    def end_later(stream: Any) -> Any:
+        """Read and write from another thread before a capture ends."""
+
+        def work() -> None:
+            seen.append(rows[1])
+            rows[2] = 7
+
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+        return end(stream)
+
+    monkeypatch.setattr(cupy.cuda.Stream, "end_capture", end_later)
+    for run in (2, 3):
+        program.run()
+        assert rows[1] == [run] * 5
+    assert (seen, rows[2]) == ([[1] * 5], [7] * 5)
+    assert device.take_notes() == []
+    assert card.counts["capture"] == 1
+
+
 @pytest.mark.parametrize("card", [{"fails": ["add_loop"]}], indirect=True)
 def test_an_illegal_address_names_the_launch(device: Device) -> None:
     rows = Tensors(device)
     program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))
     with pytest.raises(InternalError, match=r"^step0 failed on gpu:0: cudaErrorIllegalAddress"):
+        program.run()
+
+
+FAILS_LATER = {"fails": ["add_loop"], "healthy": 1}
+
+
+@pytest.mark.parametrize("card", [FAILS_LATER], indirect=True)
+def test_an_illegal_address_in_a_graph_says_how_to_find_the_launch(device: Device) -> None:
+    rows = Tensors(device)
+    program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))
+    program.run()
+    program.run()
+    with pytest.raises(InternalError) as raised:
+        device.synchronise()
+    said = str(raised.value)
+    assert said.startswith("earlier work failed on gpu:0: cudaErrorIllegalAddress")
+    assert said.endswith("an earlier launch failed: MXRUN_DEBUG=1 waits for each, and names it")
+
+
+@pytest.mark.parametrize("card", [FAILS_LATER], indirect=True)
+def test_in_debug_mode_every_run_names_the_launch(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MXRUN_DEBUG", "1")
+    rows = Tensors(device)
+    program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))
+    program.run()
+    with pytest.raises(InternalError, match=r"^step0 failed on gpu:0: cuda\w+: [^;]+$"):
         program.run()
 
 
@@ -278,6 +355,34 @@ def test_mirrors_are_copied_on_demand(device: Device) -> None:
     assert mirror.array.tolist() == [4] * 5
 
 
+def test_an_array_changes_once_its_store_has_read_it(card: Any, device: Device) -> None:
+    rows = Tensors(device)
+    mirror = device.tensor(rows.handle(1), ROW).mirror()
+    raw = mirror.array
+    waits = card.counts["synchronize"]
+    for value in (1, 2):
+        mirror.array[:] = value
+        mirror.store()
+    assert card.counts["synchronize"] == waits
+    # Without the event that `array` waits for, the copy would read what comes after it.
+    raw[:] = 3
+    assert rows[1] == [3] * 5
+    mirror.array[:] = 4
+    mirror.store()
+    mirror.array[:] = 5
+    assert rows[1] == [4] * 5
+
+
+def test_copies_keep_their_host_memory(device: Device) -> None:
+    rows = Tensors(device)
+    for index in range(4):
+        mirror = device.tensor(rows.handle(index), ROW).mirror()
+        mirror.array[:] = index
+        mirror.store()
+        del mirror
+    assert [rows[index] for index in range(4)] == [[index] * 5 for index in range(4)]
+
+
 def test_memory_is_zero_and_can_be_filled(device: Device) -> None:
     rows = Tensors(device)
     assert rows[3] == [0] * 5
@@ -292,8 +397,6 @@ def test_launches_of_other_devices_are_refused(device: Device) -> None:
 
 
 def test_another_thread_uses_the_same_card(device: Device) -> None:
-    import threading
-
     rows = Tensors(device)
     rows[0] = 1
     program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))

@@ -1,4 +1,4 @@
-"""Commands on a card, for which a stand-in for CuPy runs the CPU's loops by CUDA's rules."""
+"""Commands on a card, for which a stand-in for CuPy runs emulated kernels by CUDA's rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tensors(run: Path) -> dict[str, bytes]:
 
 
 def test_training_gives_the_bits_of_the_cpu(tmp_path: Path) -> None:
-    train = ("train", "mlp_regression", "train.max_steps=30")
+    train = ("train", "mlp_regression", "train.max_steps=10")
     card = result(
         *train, "context=gpu:0", "name=card", cwd=tmp_path, environment=stand_in.environment()
     )
@@ -87,15 +87,15 @@ def test_a_trained_network_runs_on_card_and_cpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("verify", "digits_lenet"),
+        ("verify", "digits_lenet", "--steps", "2", "--batch", "4"),
         ("bench", "digits_lenet", "--steps", "5"),
         ("bench", "digits_lenet", "--phase", "infer", "--steps", "2"),
         ("check", "digits_lenet"),
         ("inspect-memory", "digits_lenet", "--what-if"),
-        ("train", "gpt_tiny", "train.max_steps=3"),
-        ("train", "lstm_tiny", "train.max_steps=3"),
-        ("train", "resnet20_cifar10", "train.max_steps=2", "data.batch_size=4"),
-        ("train", "digits_lenet", "train.epochs=1", "--profile"),
+        ("train", "gpt_tiny", "train.max_steps=3", "data.batch_size=1", "data.eval=null"),
+        ("train", "lstm_tiny", "train.max_steps=3", "data.batch_size=2", "data.eval=null"),
+        ("train", "resnet20_cifar10", "train.max_steps=2", "data.batch_size=2", "data.eval=null"),
+        ("train", "digits_lenet", "train.max_steps=4", "--profile"),
     ],
     ids=" ".join,
 )
@@ -103,3 +103,15 @@ def test_commands_run_on_a_card(command: tuple[str, ...], tmp_path: Path) -> Non
     found = result(*command, "context=gpu:0", cwd=tmp_path, environment=stand_in.environment())
     if command[0] == "verify":
         assert found["passed"]
+
+
+def test_memory_outside_the_plan_is_measured_on_the_card(tmp_path: Path) -> None:
+    inspect = ("inspect-memory", "mlp_regression", "context=gpu")
+    environment = stand_in.environment(context=300 << 20)
+    found = result(*inspect, cwd=tmp_path, environment=environment)["outside"]["device"]
+    assert found["occupied_bytes"] == 300 << 20
+    # Tables and constants, each in a block of its own.
+    assert 0 < found["programs_bytes"] < 1 << 20
+    shown = succeeded(mxrun(*inspect, cwd=tmp_path, environment=environment)).stdout
+    assert "On the card 300.00 MiB are occupied by its driver" in shown
+    assert result("inspect-memory", "mlp_regression", cwd=tmp_path)["outside"]["device"] is None

@@ -125,7 +125,12 @@ static void meet(enum meeting meeting, uint32_t mask, int64_t site) {
     }
     for (int i = 0; i < count; i++) {
         struct thread *each = &threads[members[i]];
+        const struct thread *first = &threads[members[i] / WARP * WARP];
         each->state = READY;
+        if (meeting == BLOCK_BARRIER && each->site != first->site)
+            fail(each->site, first->site,
+                 "lane %d of block %d waits at another barrier than its warp's first lane",
+                 members[i], BLOCK);
         if (meeting < BUTTERFLY) continue;
         if (!(mask >> each->source % WARP & 1))
             fail(site, -1, "lane %d of block %d shuffles from lane %d, which is not in mask %#x",

@@ -6,10 +6,12 @@ the card and the library's version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import Shape, TensorSpec, strides_of
 from mxrun.device.cuda.cudnn.constants import (
@@ -23,8 +25,8 @@ from mxrun.device.cuda.cudnn.constants import (
 from mxrun.device.cuda.cudnn.descriptor import Descriptor, Value, describe
 
 DATA_TYPES = {FLOAT32: DataType.FLOAT, BFLOAT16: DataType.BFLOAT16}
-# Bytes at multiples of which tensors begin: as many as the kernels' widest accesses have.
-ALIGNMENT = 16
+# Bytes of the engines' widest accesses, at multiples of which blocks of a plan begin.
+_WIDEST = 16
 
 
 class Role(IntEnum):
@@ -45,7 +47,7 @@ class GraphTensor:
     dtype: str
     sizes: Shape
     strides: Shape
-    alignment: int = ALIGNMENT
+    alignment: int = _WIDEST
     is_virtual: bool = False
 
     @staticmethod
@@ -58,7 +60,7 @@ class GraphTensor:
         if len(sizes) == len("NCW"):
             plane = sizes[-1] * strides[-1]
             sizes, strides = (*sizes[:-1], 1, sizes[-1]), (*strides[:-1], plane, strides[-1])
-        return GraphTensor(role, spec.dtype, sizes, strides)
+        return GraphTensor(role, spec.dtype, sizes, strides, alignment_of(spec.nbytes))
 
     def descriptor(self) -> Descriptor:
         """Return the tensor's descriptor."""
@@ -73,6 +75,15 @@ class GraphTensor:
                 Attribute.TENSOR_IS_VIRTUAL: self.is_virtual,
             },
         )
+
+
+def alignment_of(*steps: int) -> int:
+    """Return the alignment of a tensor that is so many bytes away from a block's beginning, or
+    multiples of them.
+
+    In a loop it is a row of a larger tensor, and its size is such a step.
+    """
+    return math.gcd(_WIDEST, *steps)
 
 
 class ConvolutionDirection(Enum):

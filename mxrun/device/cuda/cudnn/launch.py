@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
 
+from mxrun.base.dataclass import dataclass
 from mxrun.device.cuda.cudnn.constants import Attribute, DescriptorKind
 from mxrun.device.cuda.cudnn.descriptor import Descriptor, describe
 from mxrun.device.cuda.cudnn.graph import Role
@@ -62,20 +61,18 @@ class PlanPart:
         return (PlanLaunch(self.plan, places, workspace),)
 
 
-def execute(plan: ExecutionPlan, places: Mapping[Role, int], workspace: int, handle: int) -> None:
-    """Enqueue a plan on the stream of a cuDNN handle.
-
-    places: addresses in the card's memory by role, multiples of the tensors' alignment. workspace:
-    address of as many bytes as the plan needs, or 0. No machine has run this call yet.
-    """
-    pack = variant_pack(tuple(sorted(places.items())), workspace)
+def execute(plan: ExecutionPlan, pack: Descriptor, handle: int) -> None:
+    """Enqueue a plan on the stream of a cuDNN handle. No machine has run this call yet."""
     require().call("cudnnBackendExecute", handle, plan.descriptor.handle, pack.handle)
 
 
-@cache
-def variant_pack(places: tuple[tuple[Role, int], ...], workspace: int) -> Descriptor:
-    """Return the descriptor of addresses by role, made once for the runs of a program."""
-    roles, addresses = zip(*places, strict=True)
+def variant_pack(places: Mapping[Role, int], workspace: int) -> Descriptor:
+    """Return the descriptor of the addresses of a plan's run.
+
+    places: in the card's memory by role, multiples of the tensors' alignment. workspace: address of
+    as many bytes as the plan needs, or 0.
+    """
+    roles, addresses = zip(*sorted(places.items()), strict=True)
     return describe(
         DescriptorKind.VARIANT_PACK,
         {

@@ -3,7 +3,7 @@
 Its folder precedes CuPy's on the path of a process. The card's memory is pages of this process that
 have no rights but while the card works, and every stream delays its work until something waits for
 it: what reads too early sees old bytes. A kernel is found by its symbol among the functions that
-were compiled, and the CPU's code of its loop then runs task by task on the card's memory.
+were compiled, and the optimised module from which its text is generated runs on emulated threads.
 
 CUPY_STAND_IN is a JSON object of what differs from one healthy card: see `cuda.card.Settings`.
 """

@@ -13,3 +13,9 @@ from cupy.cuda.graph import Graph as Graph
 from cupy.cuda.memory import Memory as Memory
 from cupy.cuda.stream import Event as Event
 from cupy.cuda.stream import Stream as Stream
+from mxrun.device.cuda.cudnn import library as _library
+
+if (_loaded := _library.load()) is not None:
+    from cupy.cuda.cudnn import Calls
+
+    Calls(_loaded._functions)

@@ -57,8 +57,10 @@ class Settings:
     """What CUPY_STAND_IN sets.
 
     cards: their number. status: what counting them fails with. driver, runtime: CUDA versions.
-    properties: those of the card that differ. memory: its bytes. fails: names of native functions
-    that read an illegal address. uncapturable: those that end a capture.
+    properties: those of the card that differ. memory: its bytes. context: those of them that CUDA
+    takes for the process. fails: names of native functions
+    that read an illegal address, or `cudnn`, after so many launches of them as `healthy` says.
+    uncapturable: those that end a capture.
     """
 
     cards: int = 1
@@ -67,7 +69,9 @@ class Settings:
     runtime: int = 13000
     properties: dict[str, Any] = field(default_factory=dict)
     memory: int = 4 << 30
+    context: int = 0
     fails: tuple[str, ...] = ()
+    healthy: int = 0
     uncapturable: tuple[str, ...] = ()
 
 
@@ -80,6 +84,8 @@ class Card:
         # By address: the card's own blocks, and pinned ones of the host.
         self.blocks: dict[int, Arena] = {}
         self.pinned: dict[int, int] = {}
+        # Freed blocks, by size.
+        self.pool: dict[int, list[Any]] = {}
         self.streams: list[Any] = []
         self.capturing: Any = None
         # Set by the first illegal address: nothing works any more.
@@ -87,9 +93,9 @@ class Card:
         self.used = threading.local()
         self.counts: dict[str, int] = {}
 
-    def count(self, name: str) -> None:
-        """Count an event, which tests read."""
-        self.counts[name] = self.counts.get(name, 0) + 1
+    def count(self, name: str, number: int = 1) -> None:
+        """Count an event, or `number` bytes, which tests read."""
+        self.counts[name] = self.counts.get(name, 0) + number
 
     def require(self) -> None:
         """Raise CUDARuntimeError if the card cannot work."""
@@ -125,7 +131,8 @@ class Card:
 
     def free(self) -> int:
         """Return the bytes that are not allocated."""
-        return self.settings.memory - sum(arena.nbytes for arena in self.blocks.values())
+        taken = self.settings.context + sum(arena.nbytes for arena in self.blocks.values())
+        return self.settings.memory - taken
 
     def release(self, address: int) -> None:
         """Free a block, once all work is done."""
@@ -149,6 +156,11 @@ class Card:
             begin <= address and address + nbytes <= begin + size
             for begin, size in self.pinned.items()
         )
+
+    def is_over(self) -> bool:
+        """Count a launch of a function that fails, and return whether it does so now."""
+        self.count("failing")
+        return self.counts["failing"] > self.settings.healthy
 
     def fail(self, status: int) -> None:
         """Make every later call fail."""

@@ -1,4 +1,4 @@
-"""cupy.cuda.function: modules of PTX text, and kernels that run as the CPU's loops."""
+"""cupy.cuda.function: modules of PTX text, and kernels on emulated threads."""
 
 from __future__ import annotations
 
@@ -16,31 +16,12 @@ from cupy.cuda.card import (
     INVALID_CONFIGURATION,
     CUDARuntimeError,
 )
-from mxrun.codegen.arguments import Arguments, Integer
-from mxrun.codegen.block_function import BlockFunction
-from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.intrinsics import call_address
-from mxrun.codegen.jit import NativeFunction, native
+from mxrun.codegen.jit import NativeFunction
 from mxrun.codegen.map_loop import MapLoop
 
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _KINDS = {"float32": np.float32}
-
-
-class Tasks(Arguments):
-    """Arguments of `run_tasks`: code of the form of `NativeCode`, and its block."""
-
-    function: Integer
-    block: Integer
-    count: Integer
-
-
-@native
-def run_tasks(call: Tasks) -> None:
-    """Run all tasks; each has a worker of its own, as on a card."""
-    for task in range(call.count):
-        call_address(call.function, call.block, task, call.count, task, 0, 0)
 
 
 def _code_of(symbol: str) -> Any:
@@ -78,7 +59,7 @@ class Module:
 
 
 class Function:
-    """Kernel that runs the CPU's loop, task by task, on the card's memory; blocks are emulated."""
+    """Kernel whose optimised module, compiled for the CPU, runs on the card's memory."""
 
     def __init__(self, module: Module, name: str) -> None:
         self.module, self._name = module, name
@@ -109,25 +90,21 @@ class Function:
             stream.capture.is_valid = False
             raise CUDARuntimeError(CAPTURE_UNSUPPORTED)
         # Copied now: a graph has the arguments with which it was captured.
-        slots = np.array([value.view(f"i{value.itemsize}") for value in args[:-1]], np.int64)
+        slots = [int(value.view(f"i{value.itemsize}")) for value in args[:-1]]
         pointers = [
             int(value)
             for value, kind in zip(args, kernel.parameters, strict=True)
             if kind.startswith(("pointer", "table")) and value
         ]
-        is_illegal = self._is_listed(CARD.settings.fails)
+        fails = self._is_listed(CARD.settings.fails)
 
         def run() -> None:
             CARD.count("kernel")
-            if is_illegal or not all(map(CARD.has, pointers)):
+            if (fails and CARD.is_over()) or not all(map(CARD.has, pointers)):
                 CARD.fail(ILLEGAL_ADDRESS)
                 return
             with CARD.working():
-                if isinstance(self._code, BlockFunction):
-                    emulated(kernel, False).run([*map(int, slots)], tasks)
-                    return
-                call = Tasks(function=self._code.address, block=slots.ctypes.data, count=tasks)
-                HostLoop(run_tasks, call)()
+                emulated(kernel, False).run(slots, tasks)
 
         stream.submit(run)
 

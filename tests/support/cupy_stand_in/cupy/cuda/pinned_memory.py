@@ -8,17 +8,20 @@ from cupy.cuda.card import CARD
 
 
 class PinnedMemoryPointer:
-    """Block of `size` bytes at `ptr`, freed with this object."""
+    """Block of `size` bytes at `ptr`, which others get once this object is gone.
+
+    CuPy's pool does not wait for copies that were started; the bytes change at once.
+    """
 
     def __init__(self, size: int) -> None:
-        self._bytes = (ctypes.c_char * size)()
-        self.ptr = ctypes.addressof(self._bytes)
+        free = CARD.pool.get(size)
+        self._bytes = free.pop() if free else (ctypes.c_char * size)()
+        self.ptr, self.size = ctypes.addressof(self._bytes), size
         CARD.pinned[self.ptr] = size
 
     def __del__(self) -> None:
-        for stream in CARD.streams:
-            stream.drain()
-        CARD.pinned.pop(self.ptr, None)
+        ctypes.memset(self.ptr, 0xA5, self.size)
+        CARD.pool.setdefault(self.size, []).append(self._bytes)
 
 
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:

@@ -60,6 +60,7 @@ def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:
     if not CARD.has(own, size):
         raise CUDARuntimeError(INVALID_VALUE)
     queue = BY_POINTER[stream]
+    CARD.count("to the card" if kind == _TO_DEVICE else "to the host", size)
 
     def copy() -> None:
         with CARD.working():

@@ -1,0 +1,1 @@
+"""Time series: tables in order of time, as windows of their steps."""

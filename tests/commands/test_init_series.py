@@ -1,0 +1,103 @@
+"""`init` recognises series, says so, and writes configs that train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from series_tables import hours, wave, write_table
+from training import run_training
+
+from mxrun.base.errors import UserError
+from mxrun.commands.evaluate import evaluate
+from mxrun.commands.infer import Forecasts, infer
+from mxrun.commands.init import InitResult, init
+from mxrun.options.evaluate import EvaluateOptions
+from mxrun.options.infer import InferOptions
+from mxrun.options.init import InitOptions
+
+
+@pytest.fixture(autouse=True)
+def folder(empty_folder: Path) -> Path:
+    return empty_folder
+
+
+def surveyed(name: str = "load.csv", **options: object) -> InitResult:
+    return init(InitOptions(source=name, overwrite=True, **options))  # type: ignore[arg-type]
+
+
+def written(result: InitResult, key: str) -> object:
+    return result.survey.options.get(key)
+
+
+def test_a_table_with_hours_in_order_is_a_series() -> None:
+    columns = {"time": hours(400), "warm": wave(400, 24, 1), "load": wave(400, 24)}
+    write_table("load.csv", columns)
+    result = surveyed()
+    assert result.survey.dataset == "series"
+    assert {key: written(result, key) for key in ("time", "target", "past", "season")} == {
+        "time": "time",
+        "target": "load",
+        "past": ["warm"],
+        "season": 24,
+    }
+    (as_series, target, past) = result.survey.doubts
+    assert as_series.endswith("`--as table` reads its rows as records")
+    assert "`--label COLUMN`" in target
+    assert "`known: [warm]`" in past
+    summary = run_training("train.epochs=1", config="load.yaml")
+    assert summary["steps"] > 0
+    head = evaluate(EvaluateOptions(run=Path("runs/load"))).run().heads[0]
+    assert len(head.forecasts) == 3
+    found = infer(InferOptions(run=Path("runs/load"), inputs=("load.csv",)))
+    assert isinstance(found, Forecasts)
+    assert found.values.shape[2] == 1
+    # Otherwise it is a table.
+    assert surveyed(kind="table").survey.dataset == "csv"
+    assert surveyed(task="regression").survey.dataset == "csv"
+    assert written(surveyed(label="warm"), "target") == "warm"
+    assert written(surveyed(label="warm,load"), "target") == ["warm", "load"]
+
+
+def test_rows_after_the_last_target_tell_what_is_known() -> None:
+    load = [*wave(300, 24), *[None] * 24]
+    write_table("load.csv", {"time": hours(324), "load": load, "warm": wave(324, 24)})
+    result = surveyed(label="load")
+    assert written(result, "known") == ["warm"]
+    assert any("is known of the future" in each for each in result.survey.doubts)
+
+
+def test_several_series_are_told_apart_by_a_column() -> None:
+    columns = {"time": hours(100) * 3, "place": ["a"] * 100 + ["b"] * 100 + ["c"] * 100}
+    write_table("load.csv", {**columns, "load": [*wave(100), *wave(100), *wave(100)]})
+    result = surveyed()
+    assert (written(result, "series"), written(result, "target")) == ("place", "load")
+    assert "3 series, named in 'place': a 100, b 100, c 100" in result.survey.facts
+
+
+def test_german_days_are_read() -> None:
+    days = [f"{at % 28 + 1:02}.{at // 28 + 1:02}.2023" for at in range(28 * 12)]
+    lines = [f"{day};{at % 7},5" for at, day in enumerate(days)]
+    Path("load.csv").write_text("Tag;Wert\n" + "\n".join(lines) + "\n")
+    result = surveyed(kind="series", settings=("steps=rows",))
+    assert written(result, "columns") == {"Tag": {"date": {"format": "%d.%m.%Y"}}}
+    assert (written(result, "decimal"), written(result, "steps")) == (",", "rows")
+
+
+def test_what_is_no_series_stays_a_table() -> None:
+    shuffled = [hours(100)[at * 37 % 100] for at in range(100)]
+    write_table("load.csv", {"time": shuffled, "load": wave(100)})
+    assert surveyed().survey.dataset == "csv"
+    odd = [each.replace(":00", f":{at * 7 % 60:02}") for at, each in enumerate(hours(100))]
+    write_table("load.csv", {"time": odd, "load": wave(100)})
+    assert surveyed().survey.dataset == "csv"
+    with pytest.raises(UserError, match="the time stamp is irregular"):
+        surveyed(kind="series")
+
+
+def test_one_column_is_a_series_if_it_shall_be() -> None:
+    write_table("load.csv", {"load": wave(300)})
+    result = surveyed(kind="series", settings=("season=12",))
+    assert "a series: each row is the next step" in result.survey.facts
+    assert (written(result, "time"), written(result, "season")) == (None, 12)
+    run_training("train.epochs=1", config="load.yaml")
