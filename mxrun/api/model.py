@@ -93,7 +93,6 @@ def load(
     folder = runs_folder() if runs is None else Path(runs)
     changes = dict(overrides or {})
     with library.plugin_errors():
-        library.load()
         run = _run(source, folder)
         if run is None:
             if checkpoint is not None:
@@ -326,16 +325,13 @@ class LoadedModel(TextGenerator):
         file, a table or a folder; a list of paths; or a dictionary of arrays by input. Of a model
         that was trained on a table with `columns`, an array has its data columns as they are, words
         and dates too; they may also be a dictionary or a data frame of columns by name, a
-        dictionary of one row, or a list of these, in which what a row lacks is missing. outputs:
-        layers whose outputs are returned instead of the network's. batch: replaces the config's.
-        layout: `HWC` for arrays of images whose channels are last. A network of a series takes its
-        last steps, a table's path or columns by name, and predicts the `steps` after them, by
-        default a horizon.
+        dictionary of one row, or a list of these, in which what a row lacks is missing; a series is
+        a path or columns by name. outputs: layers whose outputs are returned instead of the
+        network's. batch: replaces the config's. layout: `HWC` for arrays of images whose channels
+        are last. steps: to predict after the last of a series; by default its horizon.
 
-        The network is planned, allocated and bound for the first call of a number of records, and
-        kept: the next ones only compute. `predictor` fixes the number.
-
-        Raises UserError for records that cannot be read or do not fit, and for unknown layers.
+        The network is planned and bound for the first call of a number of records, and kept: the
+        next ones only compute. Raises UserError for records that do not fit, and unknown layers.
         """
         names, batch = tuple(outputs), batch_size(batch)
         predictor = self._predictors.get((names, batch), lambda: self._predictor(names, batch))

@@ -36,6 +36,8 @@ def check(options: CheckOptions) -> None:
         frozen = f"{report['trainable']:,} trainable, {report['frozen']:,} frozen"
         lines = [frozen] if report["frozen"] else []
         lines += [report["values"]] if report["values"] else []
+        for figure, (layer, label) in report["metrics"].items():
+            lines.append(f"{figure}: {layer} compared with {label}")
         if report["carried"]:
             states = (f"{name} {list(shape)}" for name, shape in report["carried"].items())
             lines.append(f"carried from batch to batch: {', '.join(states)}")

@@ -56,7 +56,8 @@ def train(options: TrainOptions) -> None:
         check_outputs({Path(options.config): "CONFIG"}, {"--trace": options.trace})
         with training_observer() as observer:
             trained = command.train(options, observer, STARTED_AT, report_abrupt_end)
-    _report(trained, options)
+    if trained is not None:
+        _report(trained, options)
 
 
 def _check_options(options: TrainOptions) -> None:

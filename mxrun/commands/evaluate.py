@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.regression import Regression
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.data_part import DataPart, OpenedPart, open_part
@@ -20,7 +20,7 @@ from mxrun.options.evaluate import EvaluateOptions
 from mxrun.options.shared import divide_settings
 from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.run.trained_model import TrainedModel, opened
-from mxrun.train.measure import LossTensors
+from mxrun.train.measure import LossTensors, figure_prefixes
 
 Row = dict[str, Any]
 
@@ -90,7 +90,10 @@ class EvaluationRun:
         self.total, self.notes = inference.total, inference.notes
         built = inference.trained.built
         self._outputs = {name: head.name for name, head in predictions(built).items()}
-        self._losses = [loss for loss in built.model.losses if loss.name in self._outputs]
+        self._losses = [each for each in built.model.measured if each.name in self._outputs]
+        layers = built.model.measured
+        named = zip(layers, figure_prefixes(layers), strict=True)
+        self._prefixes = {layer.name: prefix for layer, prefix in named}
         about = (inference.batch_size, errors)
         self._heads = {
             loss.name: self._forecasts(loss, opened, errors) or statistics_of(loss, *about)
@@ -123,9 +126,8 @@ class EvaluationRun:
             head.evaluation(self._own(measured, name), trained.names_of_outputs)
             for name, head in self._heads.items()
         )
-        several = len(trained.built.model.losses) > 1
         metrics = {
-            f"{head.name}.{name}" if several else name: value
+            f"{self._prefixes[head.name]}{name}": value
             for head in heads
             for name, value in head.metrics.items()
         }
@@ -158,9 +160,7 @@ class EvaluationRun:
 
     def _own(self, measured: Mapping[str, Any], name: str) -> dict[str, Any]:
         """Return the metrics of one loss, which have its name as prefix if there are several."""
-        if len(self._inference.trained.built.model.losses) == 1:
-            return dict(measured)
-        prefix = f"{name}."
+        prefix = self._prefixes[name]
         return {
             key.removeprefix(prefix): value
             for key, value in measured.items()

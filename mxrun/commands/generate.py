@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.device.interface import Mirror
 from mxrun.executor.executor import Executor
 from mxrun.generation.network import (
@@ -71,6 +72,12 @@ class Continuation:
         """The text that follows the prompt."""
         return "".join(self.pieces)
 
+    def token(self, index: int) -> int:
+        """Return a token of the prompt and the text; the last one for those that are not there."""
+        if index < len(self.prompt_ids) or not self.ids:
+            return self.prompt_ids[min(index, len(self.prompt_ids) - 1)]
+        return self.ids[min(index - len(self.prompt_ids), len(self.ids) - 1)]
+
     def to_json(self) -> Row:
         """Return the text as JSON."""
         return {
@@ -112,8 +119,15 @@ class Generation:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the user about the weights."""
-        return self.trained.notes
+        """Notes for the user about the weights and the window."""
+        window, longest = self.planned.length, max(map(_prompted, self.texts))
+        if longest + self.length <= window:
+            return self.trained.notes
+        return (
+            *self.trained.notes,
+            f"the network has {window} positions: whenever they are full, generation goes on with "
+            f"the last {max(1, window // 2)} tokens at the first ones",
+        )
 
     def run(self) -> Iterator[Piece]:
         """Generate all texts; yield each token's text as soon as it is drawn."""
@@ -159,6 +173,10 @@ class _Rows:
     The positions that all prompts have are first run in chunks, but for the last of them, which
     gives logits. A shorter prompt is then continued earlier. A row without a text, or with a
     finished one, repeats its last token: rows do not depend on each other.
+
+    A full window slides: the last half of its tokens is run again from position 0 on, as every
+    token has another position then. So a token sees at least half a window before it, and what is
+    run again are at most as many positions as are generated, in chunks.
     """
 
     def __init__(self, generation: Generation, executor: Executor, numbers: Sequence[int]) -> None:
@@ -170,7 +188,6 @@ class _Rows:
             generation.tokens.decoder(text.prompt_ids) for text in self._texts
         ]
         self._draws = [RowDraws(generation.seed, number) for number in self._numbers]
-        executor.clear_carried(GENERATE)
         trained, plan = generation.trained, generation.planned.plan
         self._operations = LoopOperations(engine_of(trained.built.options.engine))
         self._position = executor.tensor(PRESENT).mirror() if PRESENT in plan.specs else None
@@ -180,38 +197,42 @@ class _Rows:
         executor, planned = self._executor, self._generation.planned
         compute = self._operations.train(lambda _: executor.run(GENERATE), GENERATE)
         data = executor.tensor(planned.model.data).mirror()
-        begin = self._prefill()
         head = planned.network.symbol.heads[0].name
         logits = executor.result(GENERATE, head).mirror()
         rows = logits.array.reshape(planned.batch, planned.model.tokens)
         known = rows[:, : self._generation.tokens.count]
         data.array[...] = 0
-        data.array[: len(self._texts), 0] = [text.prompt_ids[begin] for text in self._texts]
-        for present in range(begin, planned.length):
-            self._compute(compute, data, present)
+        # `present` is at position present - first of the window.
+        kept, present = max(1, planned.length // 2), min(map(_prompted, self._texts)) - 1
+        first = 0 if present < planned.length else present - kept
+        present = first + self._prefill(first, present)
+        while not all(text.ended for text in self._texts):
+            if present - first == planned.length:
+                first = present - kept
+                present = first + self._prefill(first, present)
+            data.array[: len(self._texts), 0] = [text.token(present) for text in self._texts]
+            self._compute(compute, data, present - first)
             logits.load()
             for row in range(len(self._texts)):
-                token, piece = self._next(row, present, known)
-                data.array[row, 0] = token
-                if piece is not None:
+                if (piece := self._next(row, present, known)) is not None:
                     yield piece
-            if all(text.ended for text in self._texts):
-                return
+            present += 1
 
-    def _prefill(self) -> int:
-        """Run the first positions of the prompts in chunks; return how many."""
+    def _prefill(self, first: int, end: int) -> int:
+        """Run tokens from `first` to `end` in chunks, from position 0 on; return how many."""
         executor, planned = self._executor, self._generation.planned
+        executor.clear_carried(GENERATE)
         if (network := planned.prefill) is None:
             return 0
         compute = self._operations.train(lambda _: executor.run(PREFILL), PREFILL)
-        name, count = planned.model.data, min(len(text.prompt_ids) for text in self._texts) - 1
+        name, count = planned.model.data, end - first
         data = executor.tensor_at(planned.plan.offset(name), network.inputs[name]).mirror()
         starts = chunk_starts(count, planned.length, network.carries)
         for start in starts:
             data.array[...] = 0
             for row, text in enumerate(self._texts):
-                ids = text.prompt_ids[start : min(start + CHUNK, count)]
-                data.array[row, : len(ids)] = ids
+                run = range(first + start, min(first + start + CHUNK, end))
+                data.array[row, : len(run)] = [text.token(each) for each in run]
             self._compute(compute, data, start)
         return min(starts[-1] + CHUNK, count) if starts else 0
 
@@ -223,13 +244,11 @@ class _Rows:
             self._position.store()
         self._operations.run(compute)
 
-    def _next(self, row: int, present: int, logits: Array) -> tuple[int, Piece | None]:
-        """Return a row's token at the next position, and its piece if the token is new."""
+    def _next(self, row: int, present: int, logits: Array) -> Piece | None:
+        """Draw a row's token after `present`; return its piece, None if the token is known."""
         text, following = self._texts[row], present + 1
-        if following < len(text.prompt_ids):
-            return text.prompt_ids[following], None
-        if text.ended:
-            return (text.ids or text.prompt_ids)[-1], None
+        if text.ended or following < _prompted(text) + len(text.ids):
+            return None
         sampling, tokens = self._generation.sampling, self._generation.tokens
         token = sampling.choose(logits[row], self._draws[row].at(following - 1))
         decoder = self._decoders[row]
@@ -241,7 +260,11 @@ class _Rows:
             if len(text.ids) == self._generation.length:
                 text.ended, added = "length", added + decoder.finish()
         text.pieces.append(added)
-        return token, Piece(self._numbers[row], added)
+        return Piece(self._numbers[row], added)
+
+
+def _prompted(text: Continuation) -> int:
+    return len(text.prompt_ids)
 
 
 def prompts_of(options: InferOptions) -> Sequence[Prompt]:
@@ -271,7 +294,7 @@ def prepare_generation(
     """Plan and prepare the generation of texts that continue one prompt or more.
 
     notify: receives notes about long waits. Raises UserError for prompts with unknown tokens, for
-    networks that cannot generate, and for more positions than the network has.
+    and networks that cannot generate.
     """
     # The options refuse it.
     assert options.batch != MAX
@@ -315,4 +338,4 @@ def chunk_starts(count: int, length: int, carries: bool) -> list[int]:
 
 def _default_length(limit: int | None, longest: int) -> int:
     """Return the number of tokens after a prompt of `longest` tokens."""
-    return _LENGTH if limit is None else max(1, min(_LENGTH, limit - longest))
+    return _LENGTH if limit is None or limit <= longest else min(_LENGTH, limit - longest)

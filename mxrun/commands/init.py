@@ -6,11 +6,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from mxrun import library
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
 from mxrun.config.bundled import find_config
@@ -90,7 +90,6 @@ def init(options: InitOptions) -> InitResult:
     Raises UserError if the data cannot be used as it is, for a file that exists, and for one that
     cannot be written. The same data gives the same file.
     """
-    library.load()
     source = _source(options.source)
     name, file = _names(options, source)
     _check_target(file, options)
@@ -235,7 +234,11 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
     if texts := text_dataset_of(path, label, options.kind == "text"):
         if texts == TEXT:
             _refuse_label(label, source)
-        return survey_text(source) if texts == TEXT else survey_text_lines(source, label)
+        return (
+            survey_text(source)
+            if texts == TEXT
+            else survey_text_lines(source, label, options.kind == "text")
+        )
     tables = DATASETS.attribute("suffixes")[TABLE]
     named = path.with_suffix("") if suffix in COMPRESSED else path
     if named.suffix.lower() in tables or suffix == ".zip":
@@ -257,6 +260,8 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
         hint = "give the folder that holds the files"
     elif suffix == ".npy":
         hint = "save data and labels together: numpy.savez('data.npz', data=..., label=...)"
+    else:
+        hint = "--as text reads it as a text, --as table as a table"
     problem = f"{path}: this kind of file is not known"
     raise UserError(
         Diagnostic(problem, None, expected, suffix or "a file without suffix", hint=hint)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.dataclass import dataclass
+from mxrun.base.errors import Diagnostic, MxrunError, UserError
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
-from mxrun.frontend import ModelDefinition, build, check_labels
-from mxrun.graph.phases import TRAIN
+from mxrun.frontend import ModelDefinition, build
 from mxrun.inspection.profile import EngineProfile, RunProfile
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets
 from mxrun.options.shared import MAX
 from mxrun.options.train import TrainOptions
-from mxrun.preparation.budget import budget_notes
-from mxrun.preparation.device import context_notes, describe, host_body_notes, kind_of
 from mxrun.preparation.max_batch_size import max_batch_size
-from mxrun.preparation.micro_batches import micro_batch_notes, planned
-from mxrun.preparation.notes import Notify, ignore_note
-from mxrun.preparation.planning import is_timed, parse_config
+from mxrun.preparation.planning import parse_config
 from mxrun.preparation.prepared import preparing
-from mxrun.preparation.record_order import carried_notes
 from mxrun.preparation.synthetic_data import NO_PATH, uses_synthetic_data, with_synthetic_data
 from mxrun.preparation.variables import (
     groups_json,
@@ -35,24 +30,34 @@ from mxrun.preparation.variables import (
     warm_start,
 )
 from mxrun.run.data_wait import wait_advice
+from mxrun.run.open_run import open_run
 from mxrun.run.recomputation import measured_recompute
 from mxrun.run.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.run.run import Run
 from mxrun.run.storage_counters import StorageCounters
-from mxrun.run.train_summary import MemoryUse, SavedBest, StepTimes, TrainSummary
+from mxrun.run.together import (
+    agreed,
+    ending_together,
+    group_for,
+    launched_group,
+    require_same,
+    watched,
+)
+from mxrun.run.train_summary import MemoryUse, StepTimes, TrainSummary, saved_best
 from mxrun.run.warm_start import WarmStartSource
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
+from mxrun.runtime.ranks import RankGroup
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.bad_record_list import begin_list
-from mxrun.train.checkpoint import PlanRecord, checkpoint_folder
-from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint, saved_steps
+from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
-from mxrun.train.interruption import Interruption
-from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded
+from mxrun.train.interruption import Interruption, WaitEnded
+from mxrun.train.loop import LoopResult, TrainingLoop
+from mxrun.train.measure import figure_prefixes
 from mxrun.train.observer import Observer, RunStarted
-from mxrun.train.progress import Progress
 from mxrun.train.quantiles import percentiles
+from mxrun.train.rank_saver import RankSaver
 from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
 from mxrun.train.run_directory import RunDirectory
 from mxrun.train.run_lock import RunLock, only_writer
@@ -91,43 +96,71 @@ def train(
     observer: Observer,
     started_at: float = 0.0,
     before_end: Callable[[], None] = lambda: None,
-) -> TrainingResult:
+) -> TrainingResult | None:
     """Train as the config describes that the options name; see `train_config`.
 
-    started_at: start of the program on the monotonic clock. before_end: called before a second
-    SIGINT ends the process.
+    Returns None on ranks other than the first, which reports for all; there what the first one
+    raises as well becomes SystemExit. started_at: start of the program on the monotonic clock.
+    before_end: called before a second SIGINT ends the process.
     """
-    parsed = parse_config(find_config(options.config), options.overrides)
+    launched = launched_group()
+    is_first = launched is None or launched.rank == 0
     interruption = Interruption(before_end=before_end)
     request = TrainRequest(options, started_at=started_at, interruption=interruption)
-    return train_config(parsed, observer, request)
+    try:
+        parsed = agreed(
+            launched, lambda: parse_config(find_config(options.config), options.overrides)
+        )
+        result = train_config(parsed, observer, request)
+    except MxrunError as error:
+        if is_first:
+            raise
+        raise SystemExit(error.exit_code) from None
+    return result if is_first else None
 
 
 def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:
     """Train as a parsed config describes.
 
+    Several processes that mpirun has started train together; only the first one writes and reports.
+
     Raises UserError for errors in config, data or run folder, before the first step, and Stopped
     when a signal requested an end and everything is saved.
     """
+    launched = launched_group()
+    with ending_together(launched):
+        if launched is not None and launched.rank:
+            observer = NullObserver()
+        run, ranks = agreed(launched, lambda: _opened(parsed, observer, request, launched))
+        try:
+            require_same(ranks, run)
+            with watched(ranks, run):
+                return _Training(run, observer, request, ranks).run()
+        finally:
+            run.close()
+
+
+def _opened(
+    parsed: Parsed, observer: Observer, request: TrainRequest, launched: RankGroup | None
+) -> tuple[Run, RankGroup | None]:
+    """Return the run that a config describes, not initialised, and the ranks that train it."""
     batch, datasets = _batch_size(parsed, observer, request.options)
     if batch is not None:
         parsed = parsed.with_values({("data", "batch_size"): batch})
     configured = build(parsed)
-    built = with_synthetic_data(configured)
+    ranks = group_for(configured.options, launched)
+    built = with_synthetic_data(configured.on_ranks(1 if ranks is None else ranks.size))
     with preparing(built.options, observer.note):
-        if built is not configured:
+        if built.data is not configured.data:
             observer.note(NO_PATH)
         saved = None
         if request.options.resume:
             manifest = saved_manifest(request.options.runs / built.options.name)
             saved = None if manifest is None else manifest.plan
-        run = open_run(built, request.options.runs, observer.note, saved, datasets)
+        run = open_run(built, request.options.runs, observer.note, saved, datasets, ranks)
     if request.initial is not None:
         run.start_from(request.initial)
-    try:
-        return _Training(run, observer, request).run()
-    finally:
-        run.close()
+    return run, ranks
 
 
 def _batch_size(
@@ -156,56 +189,17 @@ def _batch_size(
     return records, opened
 
 
-def open_run(
-    built: ModelDefinition,
-    runs: Path,
-    notify: Notify = ignore_note,
-    saved: PlanRecord | None = None,
-    datasets: Mapping[str, Dataset] | None = None,
-) -> Run:
-    """Open the data, plan, and allocate; the run is not initialised.
-
-    runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its
-    kernels are used again if they were autotuned, because times may have changed, and so are the
-    plans of its library. datasets: the
-    data if they are open already.
-    """
-    if built.missing:
-        raise UserError(built.missing)
-    if datasets is None:
-        datasets = open_datasets(built.data, built.model.records)
-    check_labels(built, datasets.values())
-    if saved is not None and saved.device != describe(built.options, 1).family:
-        saved = None
-    autotuned = None
-    if saved is not None and is_timed(built):
-        autotuned = {TRAIN: saved.implementations, **saved.others}
-    with kind_of(built.options).adopting({} if saved is None else saved.kernel_plans):
-        planned_run = planned(built, training=True, notify=notify, autotuned=autotuned)
-    read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
-    plan_notes = (
-        *micro_batch_notes(planned_run),
-        *budget_notes(planned_run.plan),
-        *host_body_notes(planned_run.plan),
-    )
-    built_notes = (
-        *context_notes(planned_run.built),
-        *carried_notes(planned_run.built, datasets["train"]),
-    )
-    for note in (*read, *built_notes, *plan_notes):
-        notify(note)
-    run = Run(planned_run.built, planned_run.plan, datasets, runs)
-    weighting = built.training.class_weights
-    if weighting is not None and run.class_weights is not None:
-        notify(weighting.note(run.class_weights, datasets["train"]))
-    return run
-
-
 class _Training:
     """Execution of one run of the command."""
 
-    def __init__(self, run: Run, observer: Observer, request: TrainRequest) -> None:
+    def __init__(
+        self, run: Run, observer: Observer, request: TrainRequest, ranks: RankGroup | None
+    ) -> None:
         self._run, self._observer, self._request = run, observer, request
+        self._ranks = ranks
+        if run.agreement is not None:
+            run.agreement.wants_stop = self._interrupted
+        self._is_first = ranks is None or ranks.rank == 0
         self._path = request.options.runs / run.built.options.name
         # Entered once there is state to save; until then a signal ends the process at once.
         self._interruption = request.interruption
@@ -216,11 +210,13 @@ class _Training:
         self._profile: RunProfile | EngineProfile | None = None
         if request.options.profile or request.options.trace is not None:
             self._profile = functions = EngineProfile(run.engine, run.iterators.values())
-            if len(run.executors) == 1:
+            if not run.built.updates_apart:
                 self._profile = RunProfile(run.executor, functions)
 
     def run(self) -> TrainingResult:
-        """Train to the end and write the summary."""
+        """Train to the end and write the summary, which other ranks are told."""
+        if not self._is_first:
+            return TrainingResult(self._follow(), self._profile)
         if not self._request.options.resume:
             # Read before the folder is changed: the warm start may be invalid, or be in that very
             # folder.
@@ -230,11 +226,12 @@ class _Training:
             for note in self._run.read_warm_start().notes_for(train.classes, train.whites, own):
                 self._observer.note(note)
         with only_writer(self._path, self._request.advice) as lock:
-            start = self._run_start()
+            start = agreed(self._ranks, self._run_start)
             for note in start.notes:
                 self._observer.note(note)
             saved_summary = RunDirectory(self._path).summary() if start.finished else None
             summary = None if saved_summary is None else TrainSummary.from_json(saved_summary)
+            self._tell(summary)
             if summary is None:
                 with self._interruption:
                     return TrainingResult(self._train(start, lock), self._profile)
@@ -244,6 +241,54 @@ class _Training:
             )
             figures = _in_order(summary.eval, self._run.built)
             return TrainingResult(summary.model_copy(update={"eval": figures}), self._profile)
+
+    def _tell(self, summary: TrainSummary | None) -> TrainSummary | None:
+        """Return the summary that the first rank has, None if it has none."""
+        if self._ranks is None:
+            return summary
+        text = "" if summary is None else json.dumps(summary.to_json())
+        found = self._ranks.gather_texts(text)[0]
+        return TrainSummary.from_json(json.loads(found)) if found else None
+
+    def _follow(self) -> TrainSummary:
+        """Train on a rank other than the first, from its state and to its end."""
+        agreed(self._ranks, lambda: None)
+        summary = self._tell(None)
+        if summary is None:
+            with self._interruption:
+                run = self._run
+                loop = run.loop(self._observer)
+                run.initialise(start=False)
+                run.share(loop)
+                try:
+                    loop.run(RankSaver(), self._wants_end)
+                except Diverged:
+                    raise self._divergence(loop) from None
+            summary = self._tell(None)
+        assert summary is not None
+        return summary
+
+    def _wants_end(self) -> bool:
+        """Return whether the run shall end: by a signal to this process or, if ranks train
+        together, by one that all know of.
+        """
+        if self._ranks is None or self._run.agreement is None:
+            return self._interrupted()
+        return self._run.agreement.interrupted
+
+    def _divergence(self, loop: TrainingLoop) -> UserError:
+        """Return the error of ranks whose numbers are not finite."""
+        if self._ranks is not None:
+            self._ranks.ends_together = True
+        step, advice = loop.position[0] + 1, self._request.advice
+        return UserError(
+            Diagnostic(
+                f"training has diverged in step {step}: a number was not finite",
+                hint="lower the learning rate (train.optimizer) or clip gradients "
+                f"(clip_global_norm); in a single process {advice.resume_action} takes the same "
+                "steps and names the operator and the records",
+            )
+        )
 
     def _continuation(self, start: RunStart) -> str:
         """Return what continues a run that early stopping has ended, as the end of a sentence."""
@@ -260,6 +305,7 @@ class _Training:
         run.restore(checkpoint, loop)
         directory = RunDirectory(start.commit().path, lock.check)
         begin_list(directory, run.bad_records)
+        run.share(loop)
         if run.vocabulary is not None:
             directory.write_vocabulary(run.vocabulary)
         checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)
@@ -277,13 +323,15 @@ class _Training:
             try:
                 if self._request.initial is not None and checkpoint is None:
                     saver.save(loop.progress)
-                saver.after_step(loop.progress, self._interrupted())
+                saver.after_step(loop.progress, self._wants_end())
                 waits = CoreWaits()
-                result = loop.run(saver, self._interrupted)
+                result = loop.run(saver, self._wants_end)
                 wait_share = waits.share()
                 saver.wait()
             except Diverged:
                 saver.wait()
+                if run.built.ranks > 1:
+                    raise self._divergence(loop) from None
                 raise self._explanation(directory, start) from None
             except EvaluationDiverged as error:
                 saver.save(loop.progress)
@@ -291,6 +339,7 @@ class _Training:
                 raise UserError(replace(error.diagnostic, hint=hint)) from None
         summary = self._summary(result, directory, resumed_from, wait_share)
         directory.write_summary(summary.to_json())
+        self._tell(summary)
         return summary
 
     def _report_start(self, loop: TrainingLoop, resumed_from: int | None) -> None:
@@ -348,7 +397,7 @@ class _Training:
             stopped_early=result.stopped_early,
             ended=result.ended,
             resumed_from=resumed_from,
-            best=_saved_best(progress, directory.path),
+            best=saved_best(progress, directory.path),
             started_from=run.started_from,
             variables=groups_json(variable_groups(run.built, run.started_from)),
             data_wait_share=wait_share,
@@ -440,24 +489,14 @@ def _same_as_loss(built: ModelDefinition) -> list[str]:
     """
     losses = () if built.training.class_weights else built.model.losses
     names = {loss.equal_metric for loss in losses} if len(losses) == 1 else set()
-    return [kind.figure for kind in built.training.metrics if kind.figure in names]
+    kinds = losses[0].named(built.training.metrics) if names else ()
+    return [kind.figure for kind in kinds if kind.figure in names]
 
 
 def _in_order(figures: Mapping[str, Any], built: ModelDefinition) -> dict[str, Any]:
     """Return the figures of a summary, whose JSON is sorted by name, in the order of a training:
     the loss, then the metrics of each loss.
     """
-    metrics, losses = built.training.metrics, built.model.losses
-    prefixes = [f"{loss.name}." for loss in losses] if len(losses) > 1 else [""]
+    metrics, prefixes = built.training.metrics, figure_prefixes(built.model.measured)
     order = ["loss", *(f"{prefix}{kind.figure}" for prefix in prefixes for kind in metrics)]
     return {name: figures[name] for name in dict.fromkeys([*order, *figures]) if name in figures}
-
-
-def _saved_best(progress: Progress, run: Path) -> SavedBest | None:
-    """Return the best evaluation with its checkpoint, None if that is not retained."""
-    best = progress.best or progress.watched
-    if best is None:
-        return None
-    checkpoint = checkpoint_folder(run, best.step)
-    is_retained = best.step in saved_steps(run)
-    return SavedBest(**dict(best), checkpoint=str(checkpoint) if is_retained else None)

@@ -6,10 +6,11 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.loop import with_loops
@@ -183,7 +184,7 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
             raise InternalError("a plan of other phases than inference changes its parameters")
         graphs = fold_parameter_constants(graphs)
     _check_states(graphs)
-    pinned = place_pinned(list(graphs.values()), request.staged)
+    pinned = place_pinned(list(graphs.values()), request.staged, request.partial_sums)
     sharing = Sharing(request.in_place, request.join, request.add_to)
     plain = {
         phase: _placed(phase, graph, pinned, request, sharing) for phase, graph in graphs.items()

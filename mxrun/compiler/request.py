@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import ONE_THREAD, DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.keywords import PREFERRED
@@ -44,6 +45,8 @@ class CompileRequest:
     average: momentum of the moving average of every trained parameter; evaluation reads the average
         in place of the parameter.
     staged: io tensors of batches prepared ahead, stored beside the io slots.
+    partial_sums: number of further blocks of the size of all gradients, for the sums of some batch
+        parts.
     device: what the plan shall run on.
     phases: phases to plan; with ACCUMULATE, TRAIN also adds to the running sums. With UPDATE,
         TRAIN ends with the gradients, in pinned tensors, and UPDATE reads them.
@@ -76,6 +79,7 @@ class CompileRequest:
     gradients: tuple[str, ...] = ()
     staged: Mapping[str, TensorSpec] = field(default_factory=dict)
     phases: tuple[str, ...] = (TRAIN, EVALUATE)
+    partial_sums: int = 0
     device: DeviceDescription = ONE_THREAD
     backward: str = "explicit_graph"
     implementation: str = PREFERRED

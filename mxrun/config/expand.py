@@ -21,12 +21,13 @@ in `inputs: [name]` where the block is used. A block's name refers to its last l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_value
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import RECURRENT, REPEAT
-from mxrun.base.near_names import Suggestions, nearest
+from mxrun.base.near_names import Suggestions, listed, nearest
 from mxrun.config.blocks import BlockDefinition, read_blocks
 from mxrun.config.interpolate import Interpolator, mentions
 from mxrun.config.layer_edits import (
@@ -192,8 +193,6 @@ class _Expander:
                 expected="{parameter: value}",
                 got=describe_value(body.value),
             )
-        elif operator == REPEAT:
-            self._repeat(body, frame)
         else:
             takes_input = mentions(body, "input")
             body = self._interpolated(operator, body, frame)
@@ -203,7 +202,7 @@ class _Expander:
     def _interpolated(self, kind: str, body: SourceNode, frame: _Frame) -> SourceNode:
         """Return an item's keys with values for expressions; layers within it keep theirs."""
         entries = dict(entries_of(body))
-        layers = entries.pop("layers", None) if kind == RECURRENT else None
+        layers = entries.pop("layers", None) if kind in (RECURRENT, REPEAT) else None
         rest = replace(body, value=entries)
         rest = self._interpolator.interpolate(rest, frame.names, frame.chain)
         return (
@@ -213,11 +212,9 @@ class _Expander:
     def _edited(self, item: _NamedItem, frame: _Frame, edits: tuple[_ScopedEdits, ...]) -> None:
         """Expand a layer or block as `edits` make it; what they add is subject to later edits."""
         if not edits:
-            if item.kind == RECURRENT:
-                self._recurrent(item, frame)
-            else:
-                expand_item = self._use if item.kind in self._blocks else self._layer
-                expand_item(item, frame)
+            own = {RECURRENT: self._recurrent, REPEAT: self._repeat}
+            usual = self._use if item.kind in self._blocks else self._layer
+            own.get(item.kind, usual)(item, frame)
             return
         own, name = edits[0], str(item.name.value)
         local = name[len(own.scope) + 1 :] if own.scope else name
@@ -332,11 +329,12 @@ class _Expander:
             self._problem(frame, "the name grows too long", body.start, expected=expected)
         return SourceNode(f"{stem}{number}", body.start, body.start)
 
-    def _repeat(self, body: SourceNode, frame: _Frame) -> None:
+    def _repeat(self, item: _NamedItem, frame: _Frame) -> None:
+        body, keys = item.body, ("count", "layers", "name")
         entries = entries_of(body)
         for key, part in entries.items():
-            if key not in ("count", "layers"):
-                hint = nearest(key, ("count", "layers")) or "repeat has count and layers"
+            if key not in keys:
+                hint = nearest(key, keys) or f"repeat has {listed(keys)}"
                 self._problem(frame, f"unknown key {key!r} of repeat", part.start, hint=hint)
         layers = entries.get("layers")
         if layers is None or not isinstance(layers.value, tuple):
@@ -346,7 +344,7 @@ class _Expander:
         if "count" not in entries:
             self._problem(frame, "repeat needs a count", body.start, expected="an integer")
             return
-        count = self._interpolator.interpolate(entries["count"], frame.names, frame.chain)
+        count = entries["count"]
         if type(count.value) is not int or not 0 <= count.value <= MAX_VALUES:
             expected, got = f"an integer from 0 to {MAX_VALUES}", describe_value(count.value)
             self._problem(

@@ -60,6 +60,12 @@ class RepeatKeys(Section):
     count: Annotated[int, Field(ge=0)] = Field(
         description="The number of repetitions.", examples=[3]
     )
+    name: Word | None = Field(
+        default=None,
+        description="The name by which a config that extends this one changes the count; "
+        "default: repeat0, repeat1, ... in their order.",
+        examples=["trunk"],
+    )
     layers: Layers = Field(
         description="The layers to repeat; a name in them contains `${i}`, so that names differ.",
         examples=[[{"FullyConnected": {"name": "fc${i}", "num_hidden": 64}}]],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from mxrun.base.description import Written
 from mxrun.base.limits import MAX_SEED
@@ -81,6 +81,9 @@ class NetworkSection(Section):
     )
 
 
+# Default number of batch parts for several processes: it never follows their number.
+_DISTRIBUTED_PARTS = 4
+
 PluginFile = Annotated[
     str,
     StringConstraints(pattern=r"\.py$", max_length=4096),
@@ -97,9 +100,6 @@ def are_plugins(files: Sequence[object]) -> bool:
 
 class Execution(Section):
     """How a run computes."""
-
-    # Sections that are parts of another are not validated by themselves.
-    model_config = ConfigDict(defer_build=True)
 
     name: Annotated[
         str,
@@ -157,11 +157,30 @@ class Execution(Section):
         "or one after the other (naive), to find errors. Results are the same.",
         examples=["naive"],
     )
-    kvstore: Annotated[Literal["local", "device"], NoEffect()] = Field(
-        default="local",
-        description="Where the gradients of several contexts are summed: on a thread of the host "
-        "(local), or on the contexts in turn (device). Results are the same.",
-        examples=["device"],
+    kvstore: Annotated[Literal["local", "device", "dist_sync", "dist_device_sync"], NoEffect()] = (
+        Field(
+            default="local",
+            description="Where gradients are summed: those of several contexts on a thread of the "
+            "host (local) or on the contexts in turn (device), those of several processes that "
+            "mpirun has started by MPI (dist_sync and dist_device_sync). Results are the same for "
+            "the same number of batch parts.",
+            examples=["dist_sync"],
+        )
+    )
+    # As with contexts, their number belongs to the plan: checkpoints record it.
+    batch_parts: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, NoEffect()] = Field(
+        default=None,
+        description="Number of equal parts of each batch whose gradients are summed in a fixed "
+        "tree, whichever processes compute them: the same number gives the same bits in one "
+        "process and in several. Layers that mix a batch's samples, such as BatchNorm, mix those "
+        "of a part; default: 1, but 4 with a kvstore of several processes.",
+        examples=[4],
+    )
+    rank_timeout: Annotated[Annotated[float, Field(gt=0, le=86400)], NoEffect()] = Field(
+        default=120.0,
+        description="Seconds after which processes that train together end, if one of them was "
+        "stopped or keeps the others waiting.",
+        examples=[600],
     )
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
@@ -173,6 +192,16 @@ class Execution(Section):
         default=True,
         description="Whether chains of operators are fused if a fused operator exists.",
     )
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether several processes may train together."""
+        return self.kvstore.startswith("dist")
+
+    @property
+    def parts_of_batch(self) -> int:
+        """Number of parts whose gradients are summed in a fixed tree."""
+        return self.batch_parts or (_DISTRIBUTED_PARTS if self.is_distributed else 1)
 
     @field_validator("plugins")
     @classmethod

@@ -7,9 +7,9 @@ backward computes the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import MemoryClass, Step
 from mxrun.planner.plan import Block, PhasePlan, Plan
 
@@ -46,11 +46,15 @@ def gradient_buckets(
     nbytes: size of a bucket, more for a larger tensor; default: at most 4 MiB, and less for small
     networks, of which there are then about four buckets.
     """
-    gradients = [block for block in plan.pinned if block.memory_class is MemoryClass.GRADIENTS]
+    ready = _steps_until_written(plan.phases[phase])
+    gradients = [
+        block
+        for block in plan.pinned
+        if block.memory_class is MemoryClass.GRADIENTS and block.name in ready
+    ]
     if nbytes is None:
         total = sum(block.nbytes for block in gradients)
         nbytes = min(_MAX_BYTES, max(_MIN_BYTES, total // _FEW))
-    ready = _steps_until_written(plan.phases[phase])
     return tuple(
         GradientBucket(
             tuple(block.name for block in group),

@@ -7,13 +7,14 @@ parameters, wiring, shapes and data sections, each with its location.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.once import cached_property
 from mxrun.config import Parsed, RunOptions
 from mxrun.frontend.buckets import bucket_models, bucket_problems
-from mxrun.frontend.contexts import context_problems, indivisible
+from mxrun.frontend.contexts import division_problems, divisor, indivisible
 from mxrun.frontend.data import data_requests, missing_data
 from mxrun.frontend.labels import label_problems
 from mxrun.frontend.micro_batches import micro_batch_problems
@@ -32,8 +33,10 @@ __all__ = ["Model", "ModelDefinition", "TrainingSetup", "build", "check_labels"]
 class ModelDefinition:
     """Complete definition of a run: the model, its training and data; no file has been opened.
 
-    model: for one computation, which is a batch, or one of its `contexts` * `micro_batches` parts;
-    each context computes `micro_batches` of them. options: of the run, whatever the model. data:
+    model: for one computation, which is a batch, or one of its `contexts` * `micro_batches` *
+    `batch_parts` parts; each context computes `micro_batches` of them, and each of `ranks`, the
+    processes that train together, an equal share of the batch parts. options: of the run, whatever
+    the model. data:
     the requests of `train` and `eval`, without sections in which a required value is missing.
     missing: one diagnostic for each required value that the options do not give.
     """
@@ -45,6 +48,8 @@ class ModelDefinition:
     missing: tuple[Diagnostic, ...] = ()
     micro_batches: int = 1
     contexts: int = 1
+    batch_parts: int = 1
+    ranks: int = 1
 
     @cached_property
     def buckets(self) -> dict[int, Model]:
@@ -59,7 +64,17 @@ class ModelDefinition:
     @property
     def parts(self) -> int:
         """Number of parts in which a batch is computed."""
-        return self.micro_batches * self.contexts
+        return self.micro_batches * self.contexts * self.batch_parts
+
+    @property
+    def own_parts(self) -> int:
+        """Number of batch parts that each rank computes."""
+        return self.batch_parts // self.ranks
+
+    @property
+    def updates_apart(self) -> bool:
+        """Whether parameters are updated by a phase of its own, after an exchange of gradients."""
+        return self.contexts * self.batch_parts > 1
 
     @property
     def full_scale(self) -> float:
@@ -76,17 +91,54 @@ class ModelDefinition:
         size = self.batch_size // (parts * self.contexts)
         return replace(self, model=self.model.resized(size), micro_batches=parts)
 
-    def on_contexts(self) -> ModelDefinition:
-        """Return the same run with each batch divided among all contexts of the config.
+    def divided(self) -> ModelDefinition:
+        """Return the same run with each batch divided among all contexts of the config, or into its
+        batch parts.
 
         Raises UserError if their number does not divide the batch size.
         """
-        count, batch_size = len(self.options.devices), self.batch_size
-        if count == 1:
+        count, batch_size = divisor(self.options), self.batch_size
+        if count == 1 or self.updates_apart:
             return self
         if batch_size % count:
             raise UserError(indivisible(self.options, batch_size))
-        return replace(self, model=self.model.resized(batch_size // count), contexts=count)
+        return replace(
+            self,
+            model=self.model.resized(batch_size // count),
+            contexts=len(self.options.devices),
+            batch_parts=self.options.parts_of_batch,
+        )
+
+    def on_ranks(self, count: int) -> ModelDefinition:
+        """Return the same run with the batch parts divided among `count` ranks.
+
+        Raises UserError unless each of several ranks gets as many as a branch of the tree has, and
+        for metrics whose totals cannot be added.
+        """
+        parts = self.options.parts_of_batch
+        own = parts // count
+        if count > 1 and (parts % count or own & (own - 1)):
+            raise UserError(
+                Diagnostic(
+                    f"{count} ranks cannot share {parts} batch parts",
+                    self.options.key_place("batch_parts"),
+                    "a number of batch parts that is the number of ranks, or that times a power "
+                    "of 2",
+                    f"batch_parts: {parts}",
+                    hint=f"start another number of processes, or write batch_parts: {count}: the "
+                    "result is then that of another run",
+                )
+            )
+        whole = [kind.figure for kind in self.training.metrics if not kind.adds_up]
+        if count > 1 and whole:
+            raise UserError(
+                Diagnostic(
+                    f"{whole[0]} cannot be measured by several ranks: it ranks all records",
+                    self.options.key_place("train", "metrics"),
+                    hint="leave it out, and measure it with mxrun evaluate",
+                )
+            )
+        return replace(self, ranks=count)
 
     def with_data(self, sections: Mapping[str, Mapping[str, object]]) -> ModelDefinition:
         """Return the same run on other data sections: plain values by role, `train` or `eval`.
@@ -123,7 +175,7 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
     requests = {} if parsed.data is None else data_requests(parsed, parsed.data, diagnostics)
     if parsed.config is not None and model is not None:
         diagnostics += micro_batch_problems(parsed.config, model)
-        diagnostics += context_problems(parsed.config, model)
+        diagnostics += division_problems(parsed.config, model)
         diagnostics += bucket_problems(parsed.config, model, requests)
     if diagnostics or parsed.config is None or model is None or training is None:
         raise UserError(sorted(diagnostics, key=_place))

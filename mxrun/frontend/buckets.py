@@ -36,6 +36,7 @@ def bucket_problems(
         return ()
     settings = {
         "a list of contexts": len(options.devices) > 1,
+        "batch parts": options.parts_of_batch > 1,
         "memory.micro_batches": options.memory.micro_batches,
     }
     place = next(iter(requests.values())).places.get("buckets")

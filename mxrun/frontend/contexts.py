@@ -1,4 +1,4 @@
-"""Check that a network's batches can be divided among the contexts that a config lists."""
+"""Check that a network's batches can be divided among contexts, or into batch parts."""
 
 from __future__ import annotations
 
@@ -8,31 +8,67 @@ from mxrun.frontend.micro_batches import coupled, coupling, one_batch_size
 from mxrun.frontend.model import Model
 
 
-def context_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
-    """Return diagnostics if the contexts cannot compute equal parts of each batch.
+def division_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
+    """Return diagnostics if equal parts of each batch cannot be computed apart.
 
-    They name the first layer that prevents it. Empty for a single context.
+    These are the parts of the contexts that a config lists, or its batch parts. They name the first
+    layer that prevents it. Empty for undivided batches.
     """
-    count, batch_size = len(options.devices), options.data.batch_size
+    count, batch_size = divisor(options), options.data.batch_size
     if count == 1:
         return []
+    key, hint = "context", "list a single context"
+    if options.parts_of_batch > 1:
+        key, hint = "batch_parts", "write batch_parts: 1"
+        problems = _alone(options)
+        if problems:
+            return problems
     if batch_size % count:
         return [indivisible(options, batch_size)]
-    place, hint = options.key_place("context"), "list a single context"
     try:
         part = model.resized(batch_size // count)
         twice = part.resized(2 * part.batch_size)
     except UserError as error:
-        return one_batch_size(error, "context", hint)
-    problem = "context: the batches of this network cannot be divided"
-    return coupled(coupling(part, twice, may_mix=True), Diagnostic(problem, place, hint=hint))
+        return one_batch_size(error, key, hint)
+    problem = Diagnostic(
+        f"{key}: the batches of this network cannot be divided", options.key_place(key), hint=hint
+    )
+    return coupled(coupling(part, twice, may_mix=True), problem)
+
+
+def _alone(options: RunOptions) -> list[Diagnostic]:
+    """Return a diagnostic for each other way to divide batches that is set beside batch parts."""
+    settings = {
+        "a list of contexts": (len(options.devices) > 1, ("context",)),
+        "memory.micro_batches": (
+            options.memory.micro_batches,
+            ("memory", "micro_batches"),
+        ),
+        "train.accumulate": (options.train.accumulate > 1, ("train", "accumulate")),
+    }
+    return [
+        Diagnostic(
+            f"batch parts (batch_parts, or kvstore: {options.kvstore}) cannot be used with "
+            f"{setting}",
+            options.key_place(*path),
+            hint="leave out one of them",
+        )
+        for setting, (is_set, path) in settings.items()
+        if is_set
+    ]
+
+
+def divisor(options: RunOptions) -> int:
+    """Return the number of equal parts of a batch that contexts or batch parts require."""
+    return len(options.devices) * options.parts_of_batch
 
 
 def indivisible(options: RunOptions, batch_size: int) -> Diagnostic:
-    """Return the diagnostic for a batch that the contexts cannot share equally."""
-    count = len(options.devices)
+    """Return the diagnostic for a batch that cannot be divided equally."""
+    count = divisor(options)
+    each = "one for each context" if len(options.devices) > 1 else "its batch parts"
     return Diagnostic(
-        f"a batch cannot be divided into {count} equal parts, one for each context",
+        f"a batch cannot be divided into {count} equal parts, {each}",
         options.place("data", "batch_size"),
         expected=f"data.batch_size: a multiple of {count}",
         got=str(batch_size),

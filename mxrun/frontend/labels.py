@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from mxrun.base.classification import Classification
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.near_names import listed
 from mxrun.frontend.model import Model
@@ -51,7 +51,7 @@ def label_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diagnosti
     has none, is named.
     """
     problems = []
-    for loss in model.losses:
+    for loss in model.measured:
         seen = loss.label_classes
         if seen is None:
             continue
@@ -126,15 +126,16 @@ def _head(model: Model, loss: LossTensors, classes: int) -> _Head:
     If that number differs from the loss's classes, or if there is no such layer, return the loss.
     """
     nodes = {node.name: node for node in model.symbol.nodes}
-    node = nodes[loss.name]
+    nodes |= {entry.name: entry.node for entry in model.symbol.heads}
+    node = nodes[loss.output]
     while not node.is_variable:
         parameters = None if node.prop is None else node.prop.parameters
         for width in _WIDTHS:
             outputs = getattr(parameters, width, None)
             if outputs is not None:
                 is_head = outputs == classes
-                return _Head(node if is_head else nodes[loss.name], classes, width * is_head)
+                return _Head(node if is_head else nodes[loss.output], classes, width * is_head)
         if not node.inputs:
             break
         node = node.inputs[0].node
-    return _Head(nodes[loss.name], classes, "")
+    return _Head(nodes[loss.output], classes, "")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.once import cached_property
@@ -14,6 +15,7 @@ from mxrun.base.patterns import PatternTable
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.config import NetworkSection, Parsed, VariableSection
 from mxrun.frontend.frozen import with_frozen_states
+from mxrun.frontend.measured_layers import MeasuredLayer, measured_layers
 from mxrun.frontend.recurrent_checks import undetermined
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
@@ -32,7 +34,8 @@ class Model:
     """Network with all shapes known, and the config's settings of its variables.
 
     inputs: the io slots, batch axis included (labels and sample weights too). variables: the
-    settings of every parameter and auxiliary state, by name.
+    settings of every parameter and auxiliary state, by name. layers: those besides the losses that
+    metrics measure.
     """
 
     symbol: Symbol
@@ -41,6 +44,12 @@ class Model:
     inputs: Mapping[str, TensorSpec]
     variables: Mapping[str, VariableSection]
     losses: tuple[LossTensors, ...]
+    layers: tuple[MeasuredLayer, ...] = ()
+
+    @cached_property
+    def measured(self) -> tuple[LossTensors, ...]:
+        """The losses, and the other layers that metrics compare with labels."""
+        return (*self.losses, *(layer.tensors(self.inference) for layer in self.layers))
 
     @property
     def records(self) -> dict[str, TensorSpec]:
@@ -80,7 +89,9 @@ class Model:
             )
         inputs = {name: replace(self.inputs[name], shape=shape) for name, shape in shapes.items()}
         losses = tuple(_loss(node, inference) for node in self.symbol.nodes if is_loss(node))
-        return Model(self.symbol, inference, batch_size, inputs, self.variables, losses)
+        return replace(
+            self, inference=inference, batch_size=batch_size, inputs=inputs, losses=losses
+        )
 
     @cached_property
     def parameters(self) -> dict[str, TensorSpec]:
@@ -191,7 +202,10 @@ def build_model(
     if len(diagnostics) > before:
         return None
     losses = tuple(_loss(node, inference) for node in symbol.nodes if is_loss(node))
-    return Model(symbol, inference, batch_size, inputs, settings, losses)
+    layers = measured_layers(parsed, symbol, inference, diagnostics)
+    if len(diagnostics) > before:
+        return None
+    return Model(symbol, inference, batch_size, inputs, settings, losses, layers)
 
 
 def contradictions(

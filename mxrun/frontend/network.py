@@ -19,6 +19,7 @@ from mxrun.config import (
 )
 from mxrun.frontend.axes import Ranks, with_axes
 from mxrun.frontend.instantiate import ParameterPlaces
+from mxrun.frontend.measured_layers import named_layers
 from mxrun.frontend.network_checks import (
     hidden_output,
     labels_as_data,
@@ -133,6 +134,11 @@ class _Wiring:
                 heads.append(entry)
         if not heads and self.previous is not None:
             heads = [self.previous]
+        looked_at = [
+            self.resolve(name, "", choice.parameters["of"].place, ())
+            for choice, name in named_layers(self.parsed)
+        ]
+        heads = [*dict.fromkeys([*heads, *filter(None, looked_at)])]
         if len(self.diagnostics) == self.before:
             nodes = self.nodes.values()
             everything = (*nodes, *self.variables.values())

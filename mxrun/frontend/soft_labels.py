@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic
 from mxrun.frontend.model import Model
 from mxrun.io.dataset.dataset import Dataset
@@ -42,7 +42,7 @@ def soft_label_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diag
     Labels that transforms change, that are read lazily or generated are not checked.
     """
     problems = []
-    for loss in model.losses:
+    for loss in model.measured:
         for dataset in datasets:
             column = dataset.fields.get(loss.label)
             if column is None or any(dataset.pipeline.of(loss.label)) or _is_drawn(dataset):

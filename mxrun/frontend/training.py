@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import listed, nearest
+from mxrun.base.regression import Regression
 from mxrun.config import Choice, Parsed, Train
 from mxrun.frontend.class_weights import ClassWeighting, class_weighting
 from mxrun.frontend.instantiate import instantiate
+from mxrun.frontend.measured_layers import candidates
 from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
@@ -21,6 +24,7 @@ from mxrun.train.checkpoint_manager import Policy
 from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
 from mxrun.train.gradient_scale import GradientScale
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
+from mxrun.train.measure import LossTensors, figure_prefixes
 from mxrun.train.metric import config_forms, default_metrics, supported_metrics
 from mxrun.train.metric_kind import METRICS, MetricKind
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
@@ -154,12 +158,11 @@ def _watch(
     diagnostics: Diagnostics,
 ) -> EvaluationMonitor:
     """Return the monitor of evaluations; report metrics that are not measured."""
-    several = len(model.losses) > 1
     measured = {
-        f"{loss.name}.{kind.figure}" if several else kind.figure: kind
-        for loss in model.losses
-        for kind in metrics
-        if not kind.why_unsupported(loss.measured)
+        f"{prefix}{kind.figure}": kind
+        for prefix, layer in zip(figure_prefixes(model.measured), model.measured, strict=True)
+        for kind in layer.named(metrics)
+        if not kind.why_unsupported(layer.measured)
     }
     known = {name: kind for name, kind in measured.items() if not kind.is_table}
     stopping, best = train.early_stopping, train.checkpoint.best
@@ -240,10 +243,9 @@ def _impossible(
 
 def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tuple[MetricKind, ...]:
     """Return the metrics to measure besides the losses; add problems to `diagnostics`."""
-    seen = () if model is None else tuple(loss.measured for loss in model.losses)
     if train.metrics is None:
-        return default_metrics(seen)
-    kinds: dict[str, MetricKind] = {}
+        return default_metrics(loss.measured for loss in model.losses) if model is not None else ()
+    kinds: dict[tuple[str | None, str], MetricKind] = {}
     for choice in train.metrics:
         found = Diagnostics()
         kind = instantiate(choice, METRICS, found)
@@ -254,25 +256,41 @@ def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tup
         diagnostics += found
         if kind is None:
             continue
-        if kind.figure in kinds:
+        fits = [] if model is None else [each for each in model.measured if each.named([kind])]
+        if (kind.of, kind.figure) in kinds:
             problem = f"two metrics are named {kind.figure!r}"
             diagnostics.add(Diagnostic(problem, choice.place, hint="leave one of them out"))
-        elif model is not None and model.losses and all(map(kind.why_unsupported, seen)):
-            diagnostics.add(_unmeasured(choice, kind, model))
-        kinds[kind.figure] = kind
+        elif fits and all(kind.why_unsupported(each.measured) for each in fits):
+            diagnostics.add(_unmeasured(choice, kind, fits, model))
+        kinds[kind.of, kind.figure] = kind
     return tuple(kinds.values())
 
 
-def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
-    """Describe why a metric fits no loss, and list the metrics that do."""
-    fit = supported_metrics(loss.measured for loss in model.losses)
+def _unmeasured(
+    choice: Choice, kind: MetricKind, layers: Sequence[LossTensors], model: Model | None
+) -> Diagnostic:
+    """Describe why a metric fits none of the layers; list metrics that do, or layers that would."""
+    assert model is not None
+    fit = supported_metrics(layer.measured for layer in layers)
+    hint = f"metrics that fit: {', '.join(fit)}" if fit else "train.metrics: []"
+    others = candidates(kind, model.symbol, model.inference, model.records)
+    if others and not fit:
+        forms = [f"{{{choice.kind}: {{of: {name}, label: {label}}}}}" for name, label in others]
+        hint = f"name the layer that it looks at: {listed(forms)}"
+    (first, *_) = layers
+    if kind.of is not None and isinstance(first.task, Regression) and first.loss == "":
+        probable = replace(first.task, probabilities=True)
+        if not kind.why_unsupported(probable):
+            hint = (
+                f"if {kind.of!r} is from 0 to 1, say so: add `- clip: {{name: probability, data: "
+                f"{kind.of}, a_min: 0, a_max: 1}}` and write of: probability"
+            )
+    what = "no loss of the network" if kind.of is None else f"not {kind.of!r}"
     return Diagnostic(
-        f"the metric {choice.kind!r} fits no loss of the network",
+        f"the metric {choice.kind!r} fits {what}",
         choice.place,
-        hint=f"metrics that fit: {', '.join(fit)}" if fit else "train.metrics: []",
-        chain=tuple(
-            f"{loss.name!r} {kind.why_unsupported(loss.measured)}" for loss in model.losses
-        ),
+        hint=hint,
+        chain=tuple(f"{layer.name!r} {kind.why_unsupported(layer.measured)}" for layer in layers),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import Prefill
@@ -101,24 +102,14 @@ def plan_generation(
     precision: str | None = None,
     notify: Notify = ignore_note,
 ) -> PlannedGeneration:
-    """Return the plan for `batch` sequences of `length` positions.
+    """Return the plan for `batch` sequences of `length` positions, or as many as the network has.
 
     threads, precision: replace the config's. notify: receives notes while kernels are autotuned.
-    Raises UserError for a network that cannot compute one position a run, naming its layers, and
-    for more positions than it has.
+    Raises UserError for a network that cannot compute one position a run, naming its layers.
     """
     model = language_model(built)
+    length = min(length, position_limit(built) or length)
     network = _network(built, model, batch, length)
-    if network.limit is not None and length > network.limit:
-        raise UserError(
-            Diagnostic(
-                f"the layer {network.limited_by!r} has no more than {network.limit} positions",
-                expected=f"at most {network.limit} tokens, prompt and --length together",
-                got=str(length),
-                hint="lower --length, or shorten the prompt; rotary_embedding and recurrences have "
-                "no such limit",
-            )
-        )
     prefill = _prefill(built, model, batch, length)
     request = replace(
         request_for(built, False, threads, notify),

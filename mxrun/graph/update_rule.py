@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.operator.optimizer import Optimizer, bound_of
 from mxrun.operator.register import AnyProperty, create
 
@@ -92,6 +92,11 @@ GRADIENT_SCALE = "optimizer:gradient_scale"
 def accumulated(parameter: str) -> str:
     """Return the name of the tensor that sums a parameter's gradients over several batches."""
     return f"{parameter}:grad"
+
+
+def partial_sum(level: int) -> str:
+    """Return the name of the memory in which a sum of 2^level batch parts' gradients waits."""
+    return f"partial_sum:{level}"
 
 
 def averaged(parameter: str) -> str:

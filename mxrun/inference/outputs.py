@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.base.tensor import Shape, TensorSpec
@@ -31,17 +31,18 @@ class OutputHead:
 def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[OutputHead, ...]:
     """Return the network's outputs, or those of the layers and outputs called `names`.
 
-    A loss with no output but the loss is replaced by its predictions. Raises UserError for names
-    that the network does not have.
+    A loss with no output but the loss is replaced by its predictions, or left out if metrics look
+    at another layer, or if there is another output and the loss has no predictions. Raises
+    UserError for names that the network does not have.
     """
     symbol = built.model.symbol
     over_classes = {
         loss.output
-        for loss in built.model.losses
+        for loss in built.model.measured
         if loss.classification is not None and loss.classification.positions == 1
     }
     if not names:
-        ends = [(entry, _prediction(entry)) for entry in symbol.heads]
+        ends = [(entry, _prediction(entry)) for entry in _ends(built)]
         return tuple(
             OutputHead(entry.name, entry, entry.name in over_classes)
             if predicted is None
@@ -69,15 +70,27 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[OutputHead, ...
     )
 
 
+def _ends(built: ModelDefinition) -> list[NodeEntry]:
+    """Return the network's outputs without the losses beside which there are others."""
+    mere = {loss.output: loss for loss in built.model.losses if loss.task is None}
+    ends = [
+        entry
+        for entry in built.model.symbol.heads
+        if entry.name not in mere
+        or (not built.model.layers and mere[entry.name].label_classes is not None)
+    ]
+    return ends or list(built.model.symbol.heads)
+
+
 def predictions(built: ModelDefinition) -> dict[str, OutputHead]:
-    """Return the predictions that each loss compares with labels, by the loss's name.
+    """Return the predictions that losses and metrics compare with labels, by the layer's name.
 
     A loss without labels, or with labels that are neither classes nor numbers, has none.
     """
     internals = {entry.name: entry for entry in built.model.symbol.get_internals().heads}
     found = {}
-    for loss in built.model.losses:
-        if loss.label and (loss.task or loss.label_classes):
+    for loss in built.model.measured:
+        if loss.is_compared:
             entry = internals[loss.output]
             predicted = _prediction(entry) or entry
             found[loss.name] = OutputHead(predicted.name, predicted, classes=False)
@@ -122,6 +135,9 @@ def label_inputs(built: ModelDefinition) -> set[str]:
         for name, source in zip(node.prop.list_arguments(), node.inputs, strict=False):
             if name not in node.prop.label_arguments:
                 labels.difference_update(_read(source))
+    for layer in built.model.layers:
+        if layer.label.name not in _read(layer.entry):
+            labels.add(layer.label.name)
     return labels | {name for name in built.model.records if is_label(name)}
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.config import Overrides, SourceNode
@@ -282,7 +283,7 @@ class DatasetSource(RecordSource):
         self._model, self._options, self._data = built.model, built.options, built.options.data
         self._label_inputs = label_inputs(built)
         self._metrics, self._dataset = metrics, dataset
-        labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
+        labels = dict.fromkeys(each.label for each in built.model.measured if each.label)
         self._targets = tuple(labels) if targets else ()
         self.total, self.notes, self._path = len(dataset), tuple(notes), path
         self.tally, self.is_counted = dataset.tally, True
@@ -310,7 +311,7 @@ class DatasetSource(RecordSource):
             measure = None
             if self._metrics is not None:
                 phase = Phase(EVALUATE, iterator, self._metrics)
-                measure = Measure(executor, phase, self._model.losses, inputs.arrays)
+                measure = Measure(executor, phase, self._model.measured, inputs.arrays)
             while (batch := iterator.next_into(inputs.arrays)) is not None:
                 if not batch.valid:
                     # All of its records are bad.
@@ -374,7 +375,7 @@ class DatasetSource(RecordSource):
         Labels are classes or regression targets. None too if they are also data, as in an
         autoencoder.
         """
-        axes = {loss.label: _label_axes(loss) for loss in self._model.losses if _label_axes(loss)}
+        axes = {each.label: _label_axes(each) for each in self._model.measured if _label_axes(each)}
         if len(axes) != 1:
             return None
         label, max_rank = axes.popitem()

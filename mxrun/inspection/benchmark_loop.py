@@ -46,7 +46,7 @@ class Steps:
         self._measure = None
         if base_phase(phase) == TRAIN:
             measured = Phase(phase, self._iterator, built.training.metrics)
-            losses, batch = built.model.losses, self._slots.arrays
+            losses, batch = built.model.measured, self._slots.arrays
             self._measure = Measure(self.executor, measured, losses, batch)
             self._schedule = self.executor.tensor(SCHEDULE).mirror()
         self.restart()

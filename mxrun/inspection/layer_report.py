@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, field
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import Shape
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
 from mxrun.io.dataset.pixels import values_text
 from mxrun.io.loading.batch import is_label
 from mxrun.preparation.variables import trainable_elements
+from mxrun.train.measure import figure_prefixes
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class CheckReport:
 
     trainable: elements that training changes; None if the config freezes none. carried: shapes of
     the states that carry values from each batch to the next, by name. values: how the numbers of
-    training's records are read, where images are among them or could be.
+    training's records are read, where images are among them or could be. metrics: layer and label
+    of each figure, if several layers are measured or metrics name theirs.
     """
 
     name: str
@@ -42,6 +45,7 @@ class CheckReport:
     trainable: int | None
     carried: Mapping[str, Shape]
     values: str = ""
+    metrics: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON; `frozen` counts the parameters that are not trainable."""
@@ -61,7 +65,21 @@ def check_report(built: ModelDefinition) -> CheckReport:
         trainable=trainable_elements(built),
         carried={name: spec.shape for name, spec in built.model.carried.items()},
         values=_values(built),
+        metrics=_metrics(built),
     )
+
+
+def _metrics(built: ModelDefinition) -> dict[str, tuple[str, str]]:
+    """Return layer and label of each figure; nothing if a single loss is all that is measured."""
+    measured, kinds = built.model.measured, built.training.metrics
+    if sum(layer.is_compared for layer in measured) < 2 and not built.model.layers:
+        return {}
+    return {
+        f"{prefix}{kind.figure}": (layer.name, layer.label)
+        for prefix, layer in zip(figure_prefixes(measured), measured, strict=True)
+        for kind in layer.named(kinds)
+        if not kind.why_unsupported(layer.measured)
+    }
 
 
 def _values(built: ModelDefinition) -> str:

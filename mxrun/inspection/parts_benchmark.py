@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import ACCUMULATE, TRAIN
@@ -21,6 +22,8 @@ from mxrun.preparation.prepared import Prepared
 from mxrun.preparation.random_records import synthetic_records
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.profiler import Event
+from mxrun.runtime.ranks import OneRank
+from mxrun.train.agreement import Agreement
 from mxrun.train.data_parallel import DataParallel, SingleContext, StepRunner
 from mxrun.train.measure import Phase
 from mxrun.train.replica import Replica
@@ -48,7 +51,7 @@ class FunctionTime:
 class PartsSteps:
     """Endless training steps on batches in parts, as the training loop takes them.
 
-    The parts are those of all contexts of a config, or micro-batches, or both.
+    The parts are those of all contexts of a config, micro-batches, or batch parts.
 
     A step uses the config's learning rate without its schedule, and the optimizer's corrections.
     """
@@ -65,7 +68,7 @@ class PartsSteps:
             loops=group.executors[0].device.host_loop,
             parts=built.parts,
         )
-        training, losses = built.training, built.model.losses
+        training, losses = built.training, built.model.measured
         partial = (ACCUMULATE,)
         measured = Phase(TRAIN, self._iterator, training.metrics, partial, scale=training.scale)
         first = Replica(group.executors[0], losses, measured, None)
@@ -76,7 +79,12 @@ class PartsSteps:
             replica.begin()
         self._engine = engine_of(built.options.engine)
         self._runner: StepRunner
-        if others:
+        if built.batch_parts > 1:
+            # Imported on demand: other runs need nothing of the stores.
+            from mxrun.train.batch_parts import BatchParts
+
+            self._runner = BatchParts(self._engine, first, group, Agreement(OneRank(), {}))
+        elif others:
             self._runner = DataParallel(self._engine, self._replicas, group)
         else:
             self._runner = SingleContext(self._engine, first, first.executor.run)

@@ -16,7 +16,8 @@ from mxrun.imperative.arrays.chunk import BorrowedChunk
 from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.imperative.optimizer import ImperativeOptimizer, get_updater
 from mxrun.kvstore.keys import Key
-from mxrun.runtime.engine.interface import Engine, EngineOperator
+from mxrun.runtime.engine.interface import Engine, EngineOperator, Variable
+from mxrun.runtime.ranks import OneRank, RankGroup
 from mxrun.runtime.storage import StoragePool
 
 UpdaterFunction: TypeAlias = Callable[[Key, NDArray, NDArray], object]
@@ -29,11 +30,12 @@ class GradientExchange(ABC):
     then in the order of the processes. All operations are pushed to the engine of their arrays and
     return at once.
 
-    stored: the stored array of each key. updater: changes the stored value by the pushed sum; None
-    if the sum replaces it.
+    ranks: the processes. stored: the stored array of each key. updater: changes the stored value by
+    the pushed sum; None if the sum replaces it.
     """
 
     def __init__(self) -> None:
+        self.ranks: RankGroup = OneRank()
         self.stored: dict[Key, NDArray] = {}
         self.updater: UpdaterFunction | None = None
 
@@ -43,18 +45,19 @@ class GradientExchange(ABC):
         """Name under which the kind of exchange is registered."""
 
     @property
-    @abstractmethod
-    def rank(self) -> int:
-        """Number of this process, from 0."""
+    def wires(self) -> Sequence[Variable]:
+        """Variables that keep the messages between ranks in the order of pushing."""
+        return ()
 
     @property
-    @abstractmethod
+    def rank(self) -> int:
+        """Number of this process, from 0."""
+        return self.ranks.rank
+
+    @property
     def size(self) -> int:
         """Number of processes that push."""
-
-    @abstractmethod
-    def barrier(self) -> None:
-        """Wait until every process has called this."""
+        return self.ranks.size
 
     @abstractmethod
     def init(self, key: Key, value: NDArray) -> None:

@@ -25,19 +25,6 @@ class LocalExchange(GradientExchange):
         """`local`."""
         return "local"
 
-    @property
-    def rank(self) -> int:
-        """0."""
-        return 0
-
-    @property
-    def size(self) -> int:
-        """1."""
-        return 1
-
-    def barrier(self) -> None:
-        """Return at once: there is no other process."""
-
     def init(self, key: Key, value: NDArray) -> None:
         """Store a copy on the value's context."""
         self.stored[key] = _copied(value, value.context, f"kvstore init {key}")

@@ -12,6 +12,7 @@ from functools import cache
 
 from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
+from mxrun.base.fold_tree import FoldStep
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.registry import device_kind
 from mxrun.imperative.arrays.creation import empty
@@ -67,6 +68,43 @@ def sum_everywhere(
         pool=Pool.COMMUNICATION,
         priority=priority,
     )
+
+
+def fold(
+    array: NDArray, levels: Sequence[NDArray], step: FoldStep, name: str, priority: int
+) -> list[EngineOperator]:
+    """Return the operation that adds waiting sums to an array and lets the result wait.
+
+    levels: the arrays in which sums wait. Empty if nothing is to be done.
+    """
+    terms = [levels[level] for level in step.levels]
+    target = array if step.target is None else levels[step.target]
+    if not terms and target is array:
+        return []
+    add, copy = (_summation(array.context, array.spec, count) for count in (2, 1))
+    last = terms.pop() if terms else None
+    sums = [(each.handle, array.handle, array.handle) for each in terms]
+
+    def run(context: RunContext) -> None:
+        for handles in sums:
+            add.run(handles, context)
+        if last is None:
+            copy.run([array.handle, target.handle], context)
+        else:
+            add.run([last.handle, array.handle, target.handle], context)
+
+    changed = dict.fromkeys(each.chunk.variable for each in (array, target))
+    read = [each.chunk.variable for each in (*terms, last) if each is not None]
+    operator = EngineOperator(
+        run,
+        reads=read,
+        updates=[*changed],
+        name=name,
+        context=array.context,
+        pool=Pool.COMMUNICATION,
+        priority=priority,
+    )
+    return [operator]
 
 
 def push_copy(source: NDArray, target: NDArray, name: str, priority: int) -> None:

@@ -59,7 +59,7 @@ class KVStore:
 
     def barrier(self) -> None:
         """Wait until every worker has called this."""
-        self._exchange.barrier()
+        self._exchange.ranks.barrier()
 
     def is_capable(self, capability: str) -> bool:
         """Return whether the store has a capability; the only known one is `optimizer`.

@@ -12,8 +12,9 @@ outputs for the positions of a run, and its states.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, OperatorErrorContext, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.graph.carried import CARRIED, carrying
@@ -33,14 +34,13 @@ class IncrementalNetwork:
 
     inputs: specs of its io slots, PRESENT among them if an operator reads it. carries: whether a
     state holds what the last position of a run leaves, so that every position must be run once, in
-    order. limit: largest number of positions, if any, and the name of the layer that limits it.
+    order. limit: largest number of positions, if any.
     """
 
     symbol: Symbol
     inputs: Mapping[str, TensorSpec]
     carries: bool
     limit: int | None = None
-    limited_by: str = ""
 
 
 def incremental(
@@ -78,9 +78,7 @@ def incremental(
     present = {name: spec for name, spec in present.items() if name in known}
     conversion.check(_infer(network, shapes, present))
     carries = any(node.operator == CARRIED for node in network.nodes)
-    return IncrementalNetwork(
-        network, present, carries, *min(conversion.limits, default=(None, ""))
-    )
+    return IncrementalNetwork(network, present, carries, min(conversion.limits, default=None))
 
 
 @dataclass
@@ -103,7 +101,7 @@ class _NodeByNode:
     position: NodeEntry = field(default_factory=lambda: NodeEntry(Node(PRESENT)))
     entries: dict[NodeEntry, NodeEntry] = field(default_factory=dict)
     axes: dict[NodeEntry, int | None] = field(default_factory=dict)
-    limits: list[tuple[int, str]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
     final: set[NodeEntry] = field(default_factory=set)
     failed: set[Node] = field(default_factory=set)
@@ -173,7 +171,7 @@ class _NodeByNode:
             if form is None:
                 self._fail(node, [_whole_sequence(node)])
             elif form.limit is not None:
-                self.limits.append((form.limit, node.name))
+                self.limits.append(form.limit)
         return form
 
     def _outputs(self, node: Node, form: IncrementalForm[AnyProperty]) -> list[NodeEntry]:

@@ -6,10 +6,11 @@ Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.graph.graph import Graph, MemoryClass, ValueId
+from mxrun.graph.update_rule import partial_sum
 from mxrun.planner.allocator.allocate import allocate
 from mxrun.planner.inplace import Storage
 from mxrun.planner.liveness import storage_lifetimes, workspace_bytes
@@ -28,12 +29,15 @@ _PINNED_ORDER = (
 
 
 def place_pinned(
-    graphs: Sequence[Graph], staged: Mapping[str, TensorSpec] | None = None
+    graphs: Sequence[Graph],
+    staged: Mapping[str, TensorSpec] | None = None,
+    partial_sums: int = 0,
 ) -> tuple[Block, ...]:
     """Return one block per source of any phase, packed from offset 0 by class, then in graph order.
 
     A source has the size of its largest tensor: phases over shorter sequences use its beginning.
-    staged: further io tensors, which no graph reads; they come last.
+    staged: further io tensors, which no graph reads; they come last. partial_sums: number of blocks
+    of the size of all gradients, named by `partial_sum`.
     """
     kinds: dict[str, MemoryClass] = {}
     sizes: dict[str, int] = {}
@@ -41,6 +45,10 @@ def place_pinned(
         for name, value in graph.sources.items():
             kinds.setdefault(name, graph.values[value].memory_class)
             sizes[name] = max(sizes.get(name, 0), graph.block_bytes(value))
+    gradients = sum(sizes[name] for name in kinds if kinds[name] is MemoryClass.GRADIENTS)
+    for level in range(partial_sums):
+        kinds[partial_sum(level)] = MemoryClass.GRADIENTS
+        sizes[partial_sum(level)] = gradients
     for name, spec in (staged or {}).items():
         kinds[name], sizes[name] = MemoryClass.IO, align(spec.nbytes, graphs[0].alignment)
     blocks = []

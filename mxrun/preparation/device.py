@@ -34,15 +34,19 @@ def open_device(options: RunOptions, description: DeviceDescription) -> Device:
 
 
 def context_notes(built: ModelDefinition) -> list[str]:
-    """Return notes for the user about training on several contexts."""
+    """Return notes for the user about training on several contexts, or in batch parts."""
     mixing = mixing_layers(built.model)
-    if built.contexts == 1 or not mixing:
+    if not built.updates_apart or not mixing:
         return []
+    key, part = "context", "context"
+    if built.batch_parts > 1:
+        key, part = "batch_parts", "batch part"
+    count = built.contexts * built.batch_parts
     layer, more = mixing[0], len(mixing) - 1
     return [
-        f"context: {layer!r}{f' and {more} more layers' if more else ''} normalise the "
-        f"{built.batch_size // built.contexts} samples of each context apart; moving statistics "
-        "are those of the first context"
+        f"{key}: {layer!r}{f' and {more} more layers' if more else ''} normalise the "
+        f"{built.batch_size // count} samples of each {part} apart; moving statistics are those of "
+        f"the first {part}"
     ]
 
 

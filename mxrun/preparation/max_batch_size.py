@@ -44,7 +44,7 @@ def max_batch_size(
 
     def definition(part: int) -> ModelDefinition:
         built = build(parsed, part * count)
-        return built.on_contexts() if training else built
+        return built.divided() if training else built
 
     def compile_request(part: int) -> tuple[Symbol, CompileRequest]:
         built = definition(part)

@@ -7,8 +7,9 @@ this machine, so that the same config gives the same bits wherever the same kern
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
 from mxrun.frontend import ModelDefinition
@@ -56,7 +57,7 @@ def planned(
     taken. notify: as for `plan_for`. autotuned: kernels to use again without timing. Raises
     OverBudget with the smallest arena found if none fits.
     """
-    built = built.on_contexts() if training else built
+    built = built.divided() if training else built
     try:
         return _planned(built, training, threads, notify, autotuned)
     except OverBudget as failure:
@@ -117,7 +118,7 @@ def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
     """Return the predicted seconds of a training step: all micro-batches, and the update."""
     seconds = StepSeconds(None)
     micro_batches = built.training.accumulate * built.micro_batches
-    runs = {TRAIN: 1, ACCUMULATE: micro_batches - 1, UPDATE: built.contexts > 1}
+    runs = {TRAIN: 1, ACCUMULATE: micro_batches - 1, UPDATE: built.updates_apart}
     return sum(
         count * sum(_CALL_S + seconds(step) for step in plan.phases[name].steps)
         for name, count in runs.items()

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mxrun import library
 from mxrun.base.device import DeviceDescription
+from mxrun.base.fold_tree import partial_sums
 from mxrun.base.keywords import AUTO
+from mxrun.base.launcher import ranks_here
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
@@ -49,7 +50,6 @@ def parse_config(
     device that is not there is one of the diagnostics. Raises UserError if a plugin cannot be
     loaded, or if the user has not chosen to run it.
     """
-    library.load()
     named = source if isinstance(source, Mapping) else Path(source)
     parsed = parse(named if isinstance(named, Mapping) else config_of(named), overrides)
     load_plugins(parsed, named)
@@ -64,7 +64,6 @@ def trust_plugins(source: ConfigSource, overrides: Overrides = ()) -> None:
     named = source if isinstance(source, Mapping) else Path(source)
     config = named if isinstance(named, Mapping) else config_of(named)
     if isinstance(config, Mapping) or config.is_file():
-        library.load()
         load_plugins(parse(config, overrides), named, allow=True)
 
 
@@ -99,7 +98,7 @@ def request_for(
     phases = [TRAIN] if training else []
     if training and settings.accumulate * built.micro_batches > 1:
         phases.append(ACCUMULATE)
-    if training and built.contexts > 1:
+    if training and built.updates_apart:
         phases.append(UPDATE)
     if not training or built.options.data.eval is not None:
         phases.append(EVALUATE)
@@ -112,6 +111,7 @@ def request_for(
         clipping=settings.clipping if training else None,
         average=settings.average if training else None,
         staged=planned_staging(built, staged_specs(built)) if training else {},
+        partial_sums=partial_sums(built.own_parts) if training else 0,
         phases=tuple(phases),
         device=device,
         backward=built.options.backward,
@@ -192,7 +192,8 @@ def last_batch(built: ModelDefinition, role: str) -> LastBatch:
 def thread_count(built: ModelDefinition, threads: int | None = None) -> int:
     """Return how many threads a context may use: `threads`, else the config's, else its cores.
 
-    Contexts that train together share the cores equally.
+    Contexts that train together share the cores equally, and so do the ranks of one machine.
     """
     cores = kind_of(built.options).cores()
-    return threads or built.options.threads or max(1, cores // built.contexts)
+    sharing = built.contexts * (ranks_here() if built.ranks > 1 else 1)
+    return threads or built.options.threads or max(1, cores // sharing)

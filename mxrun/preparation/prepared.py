@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mxrun.base.context import Context
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.config import RunOptions
@@ -89,13 +90,13 @@ def _context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
     In a run on one context, updates consume the gradients within the plan.
     """
     contexts = [Context(*device) for device in built.options.devices[: built.contexts]]
-    buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
+    buckets = gradient_buckets(plan, TRAIN) if built.updates_apart else ()
     pieces = {TRAIN: pieces_between(buckets, plan.phases[TRAIN])} if buckets else {}
     executors = []
     for context in contexts:
         device = open_device(built.options, replace(plan.device, index=context.index))
         executors.append(Executor(replace(plan, device=device.description), device, pieces))
-    return ContextGroup(executors, contexts, buckets, built.options.kvstore)
+    return ContextGroup(executors, contexts, buckets, built.options.kvstore, built.own_parts)
 
 
 def _check_fits(built: ModelDefinition, plan: Plan) -> None:

@@ -45,7 +45,7 @@ def batch_count(batch_bytes: int) -> int:
 def count_limits(model: Model) -> dict[str, int]:
     """Return the exclusive upper limits of inputs that hold classes or ids, by name."""
     limits: dict[str, int] = {}
-    for loss in model.losses:
+    for loss in model.measured:
         label_classes = loss.label_classes
         if label_classes is not None:
             limits[loss.label] = min(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import listed
 from mxrun.config import RunConfig, load_config
@@ -125,7 +125,7 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
     options, without = run.built.options, run.keys_of_length
     found = []
     if saved is not None:
-        found = _config_differences(saved.identity(without), options.identity(without))
+        found = identity_differences(saved.identity(without), options.identity(without))
         lengths = [(each.train.epochs, each.train.max_steps) for each in (saved, options)]
         if not without and lengths[0] != lengths[1]:
             schedule = options.train.schedule.kind
@@ -166,14 +166,21 @@ def _changed(directory: RunDirectory, differences: Sequence[str], advice: Advice
     )
 
 
-def _config_differences(saved: str, now: str) -> list[str]:
-    """Return the keys in which two configs differ, with both values; else the differing lines."""
+# Words for the two sides of a difference.
+THEN_AND_NOW = ("then", "now")
+
+
+def identity_differences(saved: str, now: str, words: tuple[str, str] = THEN_AND_NOW) -> list[str]:
+    """Return the keys in which two configs differ, with both values; else the differing lines.
+
+    saved, now: as `RunOptions.identity` returns them. words: for the two sides.
+    """
     if saved == now:
         return []
     place, diagnostics = SourceLocation("<config>", 1, 1), Diagnostics()
     configs = [load_text(text, place, diagnostics).plain() for text in (saved, now)]
     found = [
-        f"{key}: {'none' if then is None else then} then, {'none' if value is None else value} now"
+        _difference(key, then, value, words)
         for key, (then, value) in config_differences(configs).items()
     ]
     if found:
@@ -183,20 +190,24 @@ def _config_differences(saved: str, now: str) -> list[str]:
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
-def state_differences(saved: Manifest, now: RunState) -> list[str]:
-    """Return the differences that change a run's bits, one line each."""
+def _difference(name: str, one: object, other: object, words: tuple[str, str]) -> str:
+    texts = ["none" if value in (None, "") else f"{value}" for value in (one, other)]
+    return f"{name}: {texts[0]} {words[0]}, {texts[1]} {words[1]}"
+
+
+def state_differences(
+    saved: RunState, now: RunState, words: tuple[str, str] = THEN_AND_NOW
+) -> list[str]:
+    """Return the differences that change a run's bits, one line each; words: for the two sides."""
     pairs = {
         "seed": (saved.seed, now.seed),
         "device": (saved.plan.device, now.plan.device),
         "kernel library": (saved.plan.library, now.plan.library),
         "contexts": (saved.plan.contexts, now.plan.contexts),
+        "batch parts": (saved.plan.batch_parts, now.plan.batch_parts),
         "micro-batches": (saved.plan.micro_batches, now.plan.micro_batches),
     }
-    found = [
-        f"{name}: {'none' if a == '' else a} then, {'none' if b == '' else b} now"
-        for name, (a, b) in pairs.items()
-        if a != b
-    ]
+    found = [_difference(name, a, b, words) for name, (a, b) in pairs.items() if a != b]
     for role in sorted({*saved.data, *now.data}):
         if saved.data.get(role) != now.data.get(role):
             found.append(f"data.{role}: its records have changed")

@@ -42,6 +42,8 @@ from mxrun.run.save_copy import SaveCopy
 from mxrun.run.warm_start import WarmStartSource
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.memory_limits import remaining_bytes
+from mxrun.runtime.ranks import OneRank, RankGroup
+from mxrun.train.agreement import Agreement
 from mxrun.train.background import BackgroundWriter
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
@@ -54,7 +56,7 @@ from mxrun.train.checkpoint import (
     RunState,
     StartedFrom,
 )
-from mxrun.train.host_arrays import pinned, slots, staged_arrays
+from mxrun.train.host_arrays import LEARNED, pinned, slots, staged_arrays
 from mxrun.train.loop import TrainingLoop
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
@@ -73,9 +75,15 @@ class Run:
     """Plan with its device and its data."""
 
     def __init__(
-        self, built: ModelDefinition, plan: Plan, datasets: Mapping[str, Dataset], runs: Path
+        self,
+        built: ModelDefinition,
+        plan: Plan,
+        datasets: Mapping[str, Dataset],
+        runs: Path,
+        ranks: RankGroup | None = None,
     ) -> None:
-        """`runs`: the folder of the runs that `train.start_from` can name.
+        """`runs`: the folder of the runs that `train.start_from` can name. ranks: the processes
+        that train together; this one alone by default.
 
         Raises UserError for class weights of classes that the training data do not have.
         """
@@ -104,6 +112,9 @@ class Run:
             for role, dataset in datasets.items()
             if built.options.data.on_bad_record == "skip"
         }
+        self.agreement: Agreement | None = None
+        if built.batch_parts > 1:
+            self.agreement = Agreement(ranks or OneRank(), self.bad_records)
         self.python = python_transforms(
             built.options, [dataset.pipeline for dataset in datasets.values()]
         )
@@ -139,18 +150,23 @@ class Run:
         """Return the iterator of a data set.
 
         Training batches are split into micro-batches; evaluation batches have a micro-batch's size.
+        Both come in batch parts, of which each rank reads its own.
         """
-        options, training = self.built.options, role == "train"
+        options, built = self.built.options, self.built
+        parts = built.parts if role == "train" else built.batch_parts
+        rank = 0 if self.agreement is None else self.agreement.ranks.rank
         return open_iterator(
             self.datasets[role],
-            self.built.batch_size if training else self.built.model.batch_size,
+            built.model.batch_size * parts,
             shuffle=shuffle_of(getattr(options.data, role), self.datasets[role]),
             seed=options.seed,
             last_batch=last_batch(self.built, role),
             loops=self.executor.device.host_loop,
             workers=options.data.loader_threads,
             staging=self._staging,
-            parts=self.built.parts if training else 1,
+            parts=parts,
+            rank=rank,
+            ranks=built.ranks,
             engine=self.engine.kind,
             bad_records=self.bad_records.get(role),
             python=self.python,
@@ -184,15 +200,16 @@ class Run:
         train = self.phase(TRAIN, "train", (ACCUMULATE,))
         return kind(
             self.executor,
-            self.built.model.losses,
+            self.built.model.measured,
             train,
             evaluation,
             self.built.training,
             observer,
             self.engine,
             run,
-            self._group if len(self.executors) > 1 else None,
-            {length: model.losses for length, model in self.built.buckets.items()},
+            self._group if self.built.updates_apart else None,
+            self.agreement,
+            {length: model.measured for length, model in self.built.buckets.items()},
         )
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
@@ -266,6 +283,7 @@ class Run:
                 library=self.plan.device.library,
                 micro_batches=self.built.micro_batches,
                 contexts=self.built.contexts,
+                batch_parts=self.built.batch_parts,
                 implementations=self.plan.phases[TRAIN].implementations(),
                 others={
                     name: phase.implementations()
@@ -359,6 +377,22 @@ class Run:
             if averaged(name) in targets:
                 states[averaged(name)] = saved.get(averaged(name), value)
         return replace(checkpoint, optimizer=states)
+
+    def share(self, loop: TrainingLoop) -> None:
+        """Give the state of the first rank to all ranks, and the records that it has left out."""
+        if self.built.ranks == 1 or self.agreement is None:
+            return
+        ranks = self.agreement.ranks
+        for name in pinned(self.executor, *LEARNED):
+            mirror = self.executor.tensor(name).mirror()
+            mirror.load()
+            ranks.broadcast(mirror.array)
+            mirror.store()
+        for array in loop.measure.state().values():
+            ranks.broadcast(array)
+        self.agreement.share_bad_records()
+        progress = ranks.gather_texts(loop.progress.model_dump_json())[0]
+        loop.progress = Progress.model_validate_json(progress)
 
     def restore(self, checkpoint: Checkpoint | None, loop: TrainingLoop) -> None:
         """Restore the state of a checkpoint, or the beginning of the run.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from mxrun.base.params import Parameters, check
-from mxrun.train.checkpoint import StartedFrom
-from mxrun.train.progress import Best, Count, Counts
+from mxrun.train.checkpoint import StartedFrom, checkpoint_folder
+from mxrun.train.checkpoint_manager import saved_steps
+from mxrun.train.progress import Best, Count, Counts, Progress
 
 # Null in JSON stands for NaN.
 Milliseconds = Annotated[
@@ -118,3 +120,13 @@ class TrainSummary(Parameters):
     def from_json(cls, content: Mapping[str, Any]) -> TrainSummary | None:
         """Return the summary from the content of summary.json; None if it is invalid."""
         return check(cls, content)[0]
+
+
+def saved_best(progress: Progress, run: Path) -> SavedBest | None:
+    """Return the best evaluation with its checkpoint, None if that is not retained."""
+    best = progress.best or progress.watched
+    if best is None:
+        return None
+    checkpoint = checkpoint_folder(run, best.step)
+    is_retained = best.step in saved_steps(run)
+    return SavedBest(**dict(best), checkpoint=str(checkpoint) if is_retained else None)

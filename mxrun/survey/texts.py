@@ -41,6 +41,9 @@ _MAX_LINES = 200
 # Letters and blanks are this share of the characters of prose.
 _LETTERS = 0.7
 _MIN_WORDS = 20
+# Words of a short text; a class has less.
+_FEW_WORDS = 3
+_SEPARATORS = ("\t", ";", ",", "|")
 _MAX_LABEL = 40
 # The most words of a vocabulary, and lengths of records, in multiples of 8.
 _MAX_WORDS, _MAX_LENGTH = 10_000, 256
@@ -59,44 +62,78 @@ def text_dataset_of(path: Path, label: str | None = None, is_text: bool = False)
         return TEXT_LINES
     if suffix in _PROSE:
         return TEXT
-    if suffix not in (*_TABLES, ".txt"):
+    if suffix not in (*_TABLES, ".txt") and not is_text:
         return ""
+    lines = _first_lines(path)
+    if suffix != ".csv" and _are_labelled(lines):
+        return TEXT_LINES
+    if suffix in _TABLES:
+        if lines and _text_columns(lines, label, is_text):
+            return TEXT_LINES
+        if any(separator in line for line in lines for separator in _SEPARATORS):
+            return TEXT_LINES if is_text else ""
+    return TEXT if is_text or _is_prose(lines) else ""
+
+
+def _first_lines(path: Path) -> list[str]:
+    """Return the first lines of a file that are not empty; raises UserError if it is unreadable."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_HEAD)
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
     head = content.decode(marked_encoding(content) or "utf-8", "replace")
-    lines = [line for line in head.splitlines() if line.strip()][:_MAX_LINES]
-    if suffix in _TABLES:
-        is_labelled = suffix == ".tsv" and _are_labelled(lines)
-        found = is_text or is_labelled or (bool(lines) and _has_text_column(lines, label))
-        return TEXT_LINES if found else ""
-    if _are_labelled(lines):
-        return TEXT_LINES
-    return TEXT if is_text or _is_prose(lines) else ""
+    return [line for line in head.splitlines() if line.strip()][:_MAX_LINES]
 
 
-def _has_text_column(lines: Sequence[str], label: str | None) -> bool:
-    """Return whether a table has columns named like a text and a label alone, and words in the
-    first.
+def _text_columns(lines: Sequence[str], label: str | None, is_text: bool) -> dict[str, int | str]:
+    """Return the columns of a table's text and label, options of `text_lines`; empty without them.
 
-    Beside other columns a text is one of the columns of a table. label: as the user names it.
+    The text has three words or more in most rows; the label is the column that the user names, has
+    a usual name, or repeats its values. Beside other columns a text is one of the columns of a
+    table, unless `is_text`.
     """
     delimiter = detected_delimiter(lines[0].encode()).decode()
     try:
         rows = list(csv.reader(lines, delimiter=delimiter))
     except csv.Error:
-        return False
-    names = [cell.strip().lower() for cell in rows[0]]
-    text = next((names.index(name) for name in TEXT_NAMES if name in names), None)
-    labels = LABEL_NAMES if label is None else (label.strip().lower(),)
-    others = [name for name in names if name != names[text or 0] and name not in labels]
-    are_only = all(folded(name) in ROW_NUMBERS for name in others)
-    if text is None or not any(name in names for name in labels) or not are_only:
-        return False
-    words = [len(cells[text].split()) for cells in rows[1:] if len(cells) > text]
-    return bool(words) and median(words) >= 3
+        return {}
+    names = [cell.strip() for cell in rows[0]]
+    folders = [name.lower() for name in names]
+    complete = [cells for cells in rows[1:] if len(cells) == len(names)]
+    columns = [[cells[number].strip() for cells in complete] for number in range(len(names))]
+    if not complete:
+        return {}
+    words = [median(len(value.split()) for value in values) for values in columns]
+    usual = [folders.index(name) for name in TEXT_NAMES if name in folders]
+    text = max(range(len(names)), key=lambda number: (words[number], -number))
+    text = next((number for number in usual if words[number] >= _FEW_WORDS), text)
+    others = [
+        number
+        for number in range(len(names))
+        if number != text and folded(folders[number]) not in ROW_NUMBERS
+    ]
+    if label is None:
+        classes = [number for number in others if _repeat(columns[number])]
+        classes += [folders.index(each) for each in LABEL_NAMES[::-1] if each in folders]
+    elif label.strip().lower() in folders:
+        classes = [folders.index(label.strip().lower())]
+    else:
+        numbers = map(str, range(len(names)))
+        classes = [number for number, each in enumerate(numbers) if each == label]
+    if words[text] < _FEW_WORDS or not classes or (len(others) > 1 and not is_text):
+        return {}
+    chosen = classes[-1]
+    if chosen == text:
+        return {}
+    if names[chosen] in columns[chosen]:
+        return {"text": text, "label": chosen}
+    return {"text": names[text], "label": names[chosen]}
+
+
+def _repeat(labels: Sequence[str]) -> bool:
+    """Return whether values are few, like those of classes."""
+    return 2 <= len(set(labels)) <= max(2, len(labels) // 2)
 
 
 def _are_labelled(lines: Sequence[str]) -> bool:
@@ -104,10 +141,9 @@ def _are_labelled(lines: Sequence[str]) -> bool:
     parts = [line.split("\t") for line in lines]
     if len(lines) < 2 or any(len(part) != 2 for part in parts):
         return False
-    labels = Counter(label for label, _ in parts)
+    labels = [label for label, _ in parts]
     words = median(len(text.split()) for _, text in parts)
-    few = 2 <= len(labels) <= max(2, len(lines) // 2)
-    return few and words >= 2 and all(len(label) <= _MAX_LABEL for label in labels)
+    return _repeat(labels) and words >= 2 and all(len(label) <= _MAX_LABEL for label in labels)
 
 
 def _is_prose(lines: Sequence[str]) -> bool:
@@ -118,11 +154,23 @@ def _is_prose(lines: Sequence[str]) -> bool:
         return False
     if len(lines) == 1:
         return len(lines[0].split()) >= _MIN_WORDS
-    for separator in ("\t", ";", ",", "|", None):
+    for separator in _SEPARATORS:
         counts = {len(line.split(separator)) for line in lines}
         if len(counts) == 1 and counts != {1}:
             return False
-    return True
+    return not _are_blank_columns([line.split() for line in lines])
+
+
+def _are_blank_columns(lines: Sequence[Sequence[str]]) -> bool:
+    """Return whether words are the cells of a table: equally many a line, and others by column.
+
+    Sentences of equally many words have the same words at several places.
+    """
+    if len({len(words) for words in lines}) > 1 or len(lines[0]) == 1:
+        return False
+    places = Counter(word for column in zip(*lines, strict=True) for word in set(column))
+    common = sum(count > 1 for count in places.values())
+    return len(places) < _MIN_WORDS or 2 * common < len(places)
 
 
 def survey_text(source: str) -> DataSurvey:
@@ -179,11 +227,21 @@ def _opened(
     return known.open(chosen, split, inputs, None if train is None else train.vocabulary)
 
 
-def survey_text_lines(source: str, label: str | None = None) -> DataSurvey:
-    """Look at texts with labels. Raises UserError for files that have none, or one class alone."""
+def survey_text_lines(source: str, label: str | None = None, is_text: bool = False) -> DataSurvey:
+    """Look at texts with labels. Raises UserError for files that have none, or one class alone.
+
+    label, is_text: as of `text_dataset_of`.
+    """
     options: dict[str, object] = {"path": source}
+    path, doubts = user_path(source), ["it is read as texts with a label each"]
     if label is not None:
         options["label"] = int(label) if label.isdecimal() else label
+    if path.suffix.lower() in _TABLES and not _are_labelled(lines := _first_lines(path)):
+        columns = _text_columns(lines, label, is_text)
+        options |= columns
+        if columns:
+            doubts[0] += ": the text is {text!r}, the label {label!r}".format(**columns)
+            doubts.append("`--label COLUMN` names another label")
     complete = _opened(TEXT_LINES, options, "all")
     if complete.class_numbers is None or complete.texts is None:
         raise UserError(
@@ -214,5 +272,5 @@ def survey_text_lines(source: str, label: str | None = None) -> DataSurvey:
         comments=comments,
         facts=facts,
         warnings=class_warnings(train.counts),
-        doubts=("it is read as texts with a label each; `--as table` reads a table",),
+        doubts=("; ".join((*doubts, "`--as table` reads a table")),),
     )

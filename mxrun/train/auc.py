@@ -37,6 +37,7 @@ class AreaUnderCurve(ClassMetricKind):
     """
 
     higher_is_better: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = False
     undefined: ClassVar[str] = "if all labels are of one class"
 
     @property

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from mxrun.base.context import Context
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import GradientBucket, cuts
 from mxrun.executor.sequence import ProgramSequence
+from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import Engine, EngineOperator, Function, Variable
+from mxrun.train.host_arrays import copy_pinned
 from mxrun.train.operations import LoopOperations
 from mxrun.train.replica import Replica
 
@@ -23,7 +25,7 @@ LoadArguments = tuple[DataIterator, int, int, bool]
 MakeOperator = Callable[[Function, str], EngineOperator]
 
 
-class StepRunner(Protocol):
+class StepRunner(ABC):
     """Interface for running what a loop does on its contexts, as operations of an engine.
 
     saved: variables of what a checkpoint contains: parameters, states and sums of metrics.
@@ -31,6 +33,29 @@ class StepRunner(Protocol):
 
     saved: Sequence[Variable]
 
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._replicas = replicas
+
+    @property
+    def records(self) -> int:
+        """Number of records in the parts that have just been trained."""
+        return sum(replica.batch.valid for replica in self._replicas if replica.batch)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the losses of the parts that have just been trained are finite."""
+        # Once for each step, in which a generator would take longer than its loop.
+        for replica in self._replicas:  # noqa: SIM110 - it takes half the time in every step
+            if not replica.measure.is_finite:
+                return False
+        return True
+
+    def share_statistics(self) -> None:
+        """Give all contexts the auxiliary states of the first, which checkpoints hold."""
+        first, *others = (replica.executor for replica in self._replicas)
+        copy_pinned(first, others, MemoryClass.AUXILIARY)
+
+    @abstractmethod
     def load(
         self, replica: Replica, iterator: DataIterator, step: int, part: int, weighted: bool
     ) -> None:
@@ -40,27 +65,35 @@ class StepRunner(Protocol):
         changed nothing.
         """
 
+    @abstractmethod
     def wait(self) -> None:
         """Wait for everything that was begun; raises the exception that ended it."""
 
+    @abstractmethod
     def train(self, program: str) -> None:
         """Run a training program on all contexts and measure it; TRAIN also updates parameters.
 
         Waits for it, as the others do.
         """
 
+    @abstractmethod
     def evaluate(self, count: int) -> None:
         """Run and measure the evaluation program on the first `count` contexts."""
 
-    def exchange(self) -> None:
-        """Sum and scale the gradients of several contexts, as TRAIN does before the update."""
+    @abstractmethod
+    def exchange(self, is_last: bool) -> None:
+        """Sum and scale the gradients of several parts, as training does after each of them.
+
+        is_last: whether an update follows.
+        """
 
 
-class SingleContext:
+class SingleContext(StepRunner):
     """Runner of a single replica, whose program for training updates the parameters."""
 
     def __init__(self, engine: Engine, replica: Replica, run: Callable[[str], None]) -> None:
         """`run`: runs a program of the replica's executor."""
+        super().__init__([replica])
         self._operations = make = LoopOperations(engine)
         self.saved: Sequence[Variable] = (make.state, make.measured)
         self._next: LoadArguments
@@ -119,7 +152,7 @@ class SingleContext:
         if error is not None:
             raise error
 
-    def exchange(self) -> None:
+    def exchange(self, is_last: bool) -> None:
         """Do nothing."""
 
 
@@ -127,16 +160,28 @@ class SingleContext:
 class ContextGroup:
     """Executors of one plan, each on a context of its own, that compute parts of a batch.
 
-    buckets: of the gradients in every arena. kvstore: kind of exchange that sums them.
+    buckets: of the gradients in every arena. kvstore: kind of exchange that sums them. parts:
+    number of batch parts that the only context of a rank computes.
     """
 
     executors: Sequence[Executor]
     contexts: Sequence[Context]
     buckets: Sequence[GradientBucket]
     kvstore: str = "local"
+    parts: int = 1
 
 
-class DataParallel:
+def piece_ends(
+    executor: Executor, buckets: Sequence[GradientBucket]
+) -> list[tuple[Callable[[], None], int]]:
+    """Return what runs each piece of the training program, with the number of steps at its end."""
+    program, steps = executor.programs[TRAIN], len(executor.plan.phases[TRAIN].steps)
+    pieces = program.pieces if isinstance(program, ProgramSequence) else (program,)
+    ends = (*cuts(buckets, steps), steps)
+    return [(piece.run, end) for piece, end in zip(pieces, ends, strict=True)]
+
+
+class DataParallel(StepRunner):
     """Runner of several replicas, each on a context of its own with a part of the batch.
 
     Every context has its own copy of the parameters and states. Backward is cut where a bucket of
@@ -151,6 +196,7 @@ class DataParallel:
     """
 
     def __init__(self, engine: Engine, replicas: Sequence[Replica], group: ContextGroup) -> None:
+        super().__init__(replicas)
         self._engine, self._group = engine, group
         contexts = group.contexts
         # By context: what the host writes before a program runs; the arena without that and without
@@ -219,10 +265,11 @@ class DataParallel:
         self._push([self._measures[EVALUATE][:count]])
         self.wait()
 
-    def exchange(self) -> None:
-        """Sum and scale the gradients of all contexts, as TRAIN does before the update."""
-        self._push(self._before_update)
-        self.wait()
+    def exchange(self, is_last: bool) -> None:
+        """Sum and scale the gradients of all contexts before an update."""
+        if is_last:
+            self._push(self._before_update)
+            self.wait()
 
     def _push(self, groups: Sequence[Sequence[EngineOperator]]) -> None:
         for operators in groups:
@@ -259,18 +306,16 @@ class DataParallel:
             changed = gradients if phase == ACCUMULATE else []
             read = gradients if phase == UPDATE else []
             return [self._run(phase, number, program.run, changed, read)]
-        steps = len(executor.plan.phases[phase].steps)
-        ends = (*cuts(buckets, steps), steps)
-        pieces = program.pieces if isinstance(program, ProgramSequence) else (program,)
+        pieces = piece_ends(executor, buckets)
         operators = []
-        for position, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
+        for position, (piece, end) in enumerate(pieces):
             complete = [
                 variable
                 for variable, bucket in zip(gradients, buckets, strict=True)
                 if bucket.ready == end
             ]
             name = phase if len(pieces) == 1 else f"{phase} {position + 1} of {len(pieces)}"
-            operators.append(self._run(name, number, piece.run, complete))
+            operators.append(self._run(name, number, piece, complete))
         return operators
 
     def _run(

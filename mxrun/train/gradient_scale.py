@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from mxrun.base.dataclass import dataclass
 
 Divisor = Literal["batch size", "batch parts", "records"]
 
@@ -36,21 +37,21 @@ class GradientScale:
 
 
 class GradientCounter:
-    """Divisor of the gradients of one step, counted while its batch parts are loaded."""
+    """Divisor of the gradients of one step, `count`, while its batch parts are loaded."""
 
     def __init__(self, scale: GradientScale) -> None:
         self._scale = scale
-        self._count = 0
+        self.count = 0
 
     def clear(self) -> None:
         """Begin a step."""
-        self._count = 0
+        self.count = 0
 
     def add(self, valid: int) -> None:
         """Count a batch part with `valid` records."""
-        self._count += self._scale.counted(valid)
+        self.count += self._scale.counted(valid)
 
     @property
     def factor(self) -> float:
         """Factor of the gradients of all parts so far."""
-        return self._scale.factor(self._count)
+        return self._scale.factor(self.count)

@@ -17,6 +17,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 _INTERRUPTED = 128 + signal.SIGINT
 
 
+class WaitEnded(Exception):
+    """A signal requested a stop while a batch was awaited that may never arrive."""
+
+
 class Interruption:
     """Context manager that records the first of SIGINT, SIGTERM, SIGUSR1 and SIGHUP.
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.executor.executor import Executor
 from mxrun.executor.switch_interval import short_switch_interval
-from mxrun.graph.graph import STATES, MemoryClass
+from mxrun.graph.graph import STATES
 from mxrun.graph.lower import UNTRAINED
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.io.loading.iterator import DataIterator, RecordError
 from mxrun.runtime.engine.interface import Engine, Variable
+from mxrun.train.agreement import Agreement
 from mxrun.train.data_parallel import ContextGroup, DataParallel, SingleContext, StepRunner
 from mxrun.train.divergence import (
     Diverged,
@@ -25,7 +26,8 @@ from mxrun.train.divergence import (
     located_in_evaluation,
 )
 from mxrun.train.finite import FiniteCheck
-from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned
+from mxrun.train.host_arrays import LEARNED, HostArrays, pinned
+from mxrun.train.interruption import WaitEnded
 from mxrun.train.learning_rate import LearningRateTimeline
 from mxrun.train.measure import LossTensors, Phase
 from mxrun.train.metric_kind import Figure
@@ -42,10 +44,6 @@ _LOOK_INTERVAL = 100
 # Number of steps whose rates are computed at once, and initial capacity for step times.
 _RATES = 1024
 _TIMES = 1 << 16
-
-
-class WaitEnded(Exception):
-    """A signal requested a stop while a batch was awaited that may never arrive."""
 
 
 class Saver(Protocol):
@@ -100,24 +98,33 @@ class TrainingLoop:
         observer: Observer,
         engine: Engine,
         run: Callable[[str], None] | None = None,
-        others: ContextGroup | None = None,
+        group: ContextGroup | None = None,
+        agreement: Agreement | None = None,
         buckets: BucketLosses | None = None,
     ) -> None:
-        """`run` runs a program instead of the executor, to observe it. `others`: all contexts of a
-        run on several, of which the executor is the first. `buckets`: the losses of sequences that
-        are shorter than the longest.
+        """`run` runs a program instead of the executor, to observe it. `group`: all contexts of a
+        run on several, of which the executor is the first, or that of batch parts, about which
+        ranks agree by `agreement`. `buckets`: the losses of sequences that are shorter than the
+        longest.
         """
         self._pace, self._observer = pace, observer
         self._train, self._evaluation = train, evaluation
         first = Replica(executor, losses, train, evaluation, buckets=buckets)
         self._replicas = [first]
-        if others is None:
-            self._runner: StepRunner = SingleContext(engine, first, run or executor.run)
+        self._runner: StepRunner
+        if group is None:
+            self._runner = SingleContext(engine, first, run or executor.run)
+        elif agreement is not None:
+            # Imported on demand: other runs need nothing of the stores.
+            from mxrun.train.batch_parts import BatchParts
+
+            self._runner = BatchParts(engine, first, group, agreement)
         else:
             self._replicas += (
-                Replica(each, losses, train, evaluation, first) for each in others.executors[1:]
+                Replica(each, losses, train, evaluation, first) for each in group.executors[1:]
             )
-            self._runner = DataParallel(engine, self._replicas, others)
+            self._runner = DataParallel(engine, self._replicas, group)
+        self._is_shared = agreement is not None and agreement.ranks.size > 1
         self.measure, self._evaluation_measure = first.measure, first.evaluation_measure
         total_steps = self.total_steps()
         self._rates = LearningRateTimeline(
@@ -337,7 +344,7 @@ class TrainingLoop:
         valid, count = 0, len(self._replicas)
         for replica in self._replicas:
             replica.clear_sums()
-        may_fail = self._train.iterator.reads_records and parts > 1
+        may_fail = self._train.iterator.reads_records and (parts > 1 or self._is_shared)
         if may_fail:
             self._partial.begin()
         for first in range(0, parts, count):
@@ -348,10 +355,9 @@ class TrainingLoop:
                 if may_fail:
                     self._partial.undo()
                 raise
-            for replica in self._replicas:
-                valid += replica.batch.valid if replica.batch else 0
-                if not replica.measure.is_finite:
-                    raise Diverged
+            valid += self._runner.records
+            if not self._runner.is_finite:
+                raise Diverged
         return valid
 
     def load(self, step: int, first: int) -> None:
@@ -361,7 +367,7 @@ class TrainingLoop:
         iterator = self._train.iterator
         for number, replica in enumerate(self._replicas, first):
             batch, part = divmod(number, iterator.parts)
-            draw = step * self._pace.accumulate + batch
+            draw, part = step * self._pace.accumulate + batch, iterator.first_part + part
             self._runner.load(replica, iterator, draw, part, weighted=True)
 
     def _look(self) -> None:
@@ -380,7 +386,7 @@ class TrainingLoop:
             return {}
         iterator, measure = self._evaluation.iterator, self._evaluation_measure
         measure.reset()
-        self._share_statistics()
+        self._runner.share_statistics()
         self._clear_carried(EVALUATE)
         number = 0
         try:
@@ -400,11 +406,6 @@ class TrainingLoop:
         """Set the states that a phase carries from run to run to zero: its records begin anew."""
         for replica in self._replicas:
             replica.executor.clear_carried(phase)
-
-    def _share_statistics(self) -> None:
-        """Evaluate with the auxiliary states of the first context, which checkpoints hold."""
-        first, *others = (replica.executor for replica in self._replicas)
-        copy_pinned(first, others, MemoryClass.AUXILIARY)
 
     def _load_evaluated(self, iterator: DataIterator, number: int) -> list[Replica]:
         """Load the batches of an evaluation from `number` on, one for each context.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.classification import Classification, Likelihood
+from mxrun.base.dataclass import dataclass
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.executor.side_program import BatchTensors, DeviceTensor, new_tensor
+from mxrun.executor.side_program import BatchTensors, DeviceTensor, Mirror, new_tensor
 from mxrun.graph.phases import TRAIN, bucket_phase
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
@@ -28,9 +29,10 @@ from mxrun.train.predictions import Array, Task
 class LossTensors:
     """Names of one loss's layer, output, sum and label, and its view of them as classes or numbers.
 
-    label_classes: how the loss reads its label as class numbers, even if its output predicts no
-    classes. equal_metric: the metric that is the mean of this loss by definition; empty if there is
-    none. averages_gradient: whether its gradient is a mean over the batch, not a sum.
+    Of another layer, which metrics compare with a label, the sum `loss` is empty. label_classes:
+    how the loss reads its label as class numbers, even if its output predicts no classes.
+    equal_metric: the metric that is the mean of this loss by definition; empty if there is none.
+    averages_gradient: whether its gradient is a mean over the batch, not a sum.
     """
 
     name: str
@@ -49,6 +51,17 @@ class LossTensors:
         return self.classification or self.regression
 
     @property
+    def is_compared(self) -> bool:
+        """Whether there are predictions and labels to compare: classes or numbers."""
+        return bool(self.label) and (self.task or self.label_classes) is not None
+
+    def named(self, kinds: Iterable[MetricKind]) -> list[MetricKind]:
+        """Return the metrics that are to measure this layer if they support it."""
+        return [
+            kind for kind in kinds if kind.of == self.name or (kind.of is None and self.loss != "")
+        ]
+
+    @property
     def measured(self) -> Task:
         """Task that the metrics of training measure: the loss itself, if it has no predictions."""
         if self.task is None and self.label_classes and self.equal_metric == CROSS_ENTROPY:
@@ -56,9 +69,15 @@ class LossTensors:
         return self.task
 
 
+def figure_prefixes(layers: Sequence[LossTensors]) -> list[str]:
+    """Return what each layer's figures begin with: its name, if several have predictions."""
+    several = sum(layer.is_compared for layer in layers) > 1
+    return [f"{layer.name}." if several else "" for layer in layers]
+
+
 @dataclass(frozen=True)
 class Phase:
-    """Phase with its data and metrics; each metric is measured for all losses that it supports.
+    """Phase with its data and metrics, each of the losses that it supports or of one layer.
 
     `partial` are further programs that run some of its batches. `class_weights`: those of its
     loss, if any; metrics are not weighted. `scale`: that of the gradients in training.
@@ -73,7 +92,7 @@ class Phase:
 
 
 class MeasuredLoss:
-    """Mean of one loss, and its metrics, over batches.
+    """Mean of one loss, and its metrics, over batches; of another layer its metrics alone.
 
     Ignored labels and padded rows do not count. With class weights the mean is weighted: sum of
     weight * loss / sum of weight. Nothing is allocated per batch.
@@ -101,7 +120,8 @@ class MeasuredLoss:
             self._per_row = classification.predictions // rows
             self._ignored = classification.ignored if classification.labelled else None
         is_saved = self._phase.name == TRAIN
-        self._metrics = Metrics(self._phase.metrics, loss.measured, rows, self._totals, is_saved)
+        kinds = loss.named(self._phase.metrics)
+        self._metrics = Metrics(kinds, loss.measured, rows, self._totals, is_saved)
 
     def _bind(
         self, executor: Executor, slots: Mapping[str, Array], length: int | None = None
@@ -111,7 +131,9 @@ class MeasuredLoss:
         names = {name: bucket_phase(name, length) for name in (phase.name, *phase.partial)}
         programs = {name: each for name, each in names.items() if each in executor.programs}
         self._losses = {
-            name: executor.result(each, loss.loss).mirror() for name, each in programs.items()
+            name: executor.result(each, loss.loss).mirror()
+            for name, each in programs.items()
+            if loss.loss
         }
         self._weight = slots[SAMPLE_WEIGHT]
         rows = len(self._weight)
@@ -157,22 +179,27 @@ class MeasuredLoss:
 
     def update(self, valid: int, program: str) -> None:
         """Add the batch that `program` has just run, of which `valid` rows are records."""
-        mirror = self._losses[program]
+        if self._losses:
+            self._add_loss(valid, self._losses[program])
+        if self._is_record is not None:
+            self._is_record.array[:valid], self._is_record.array[valid:] = 1, 0
+            self._is_record.store()
+        if self.metrics and self._metrics.reads_output:
+            self._updates[program]()
+
+    def _add_loss(self, valid: int, mirror: Mirror) -> None:
+        """Add the loss of a batch, and the number or the weights of its predictions."""
         mirror.load()
         loss = mirror.array.item()
         self.is_finite = math.isfinite(loss)
         self._totals[0] += loss
         if self._is_record is not None:
-            self._is_record.array[:valid], self._is_record.array[valid:] = 1, 0
-            self._is_record.store()
             self._add_weights(valid)
         elif self._ignored is None:
             self._totals[1] += valid * self._per_row
         else:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
             self._totals[1] += int(np.count_nonzero(self._counted[:valid]))
-        if self.metrics and self._metrics.reads_output:
-            self._updates[program]()
 
     def _add_weights(self, valid: int) -> None:
         """Add the weights of a batch's records to their sum; there is one label for each row."""
@@ -181,6 +208,11 @@ class MeasuredLoss:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
             counted = self._counted[:valid, 0]
         self._totals[1] += np.add.reduce(self._weight[:valid], dtype=np.float64, where=counted)
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the layer is a loss."""
+        return self._loss.loss != ""
 
     def mean(self) -> float:
         """Return the mean loss of the predictions that count; NaN if there are none."""
@@ -199,10 +231,10 @@ def _tensor(executor: Executor, name: str, array: Array) -> DeviceTensor:
 
 
 class Measure:
-    """Loss and metrics of one phase over batches, for all losses.
+    """Loss and metrics of one phase over batches, for all losses and layers that metrics name.
 
-    With several losses `loss` is the sum of their means, and metrics are prefixed by their layers'
-    names: `softmax1.accuracy`. numbers: names of the values that are no tables.
+    With several losses `loss` is the sum of their means. Metrics of several layers are prefixed by
+    their names: `softmax1.accuracy`. numbers: names of the values that are no tables.
     """
 
     def __init__(
@@ -217,8 +249,8 @@ class Measure:
         self._names = [loss.name for loss in losses]
         self._losses = [MeasuredLoss(executor, phase, loss, slots) for loss in losses]
         self._metrics = {
-            name if len(losses) == 1 else f"{loss.name}.{name}": metric
-            for loss, measured in zip(losses, self._losses, strict=True)
+            f"{prefix}{name}": metric
+            for prefix, measured in zip(figure_prefixes(losses), self._losses, strict=True)
             for name, metric in measured.metrics.items()
         }
         tables = {kind.figure for kind in phase.metrics if kind.is_table}
@@ -282,7 +314,7 @@ class Measure:
 
     def loss(self) -> float:
         """Return the mean loss."""
-        return sum(loss.mean() for loss in self._losses)
+        return sum(loss.mean() for loss in self._losses if loss.is_loss)
 
     def values(self) -> dict[str, Figure]:
         """Return the mean loss and the value of every metric."""

@@ -61,7 +61,8 @@ def config_forms() -> tuple[str, ...]:
 
 def _examples(name: str) -> Iterator[tuple[str, MetricKind]]:
     """Yield a metric with each example of its parameters, as written in a config."""
-    kind = METRICS.get(name)
-    for key, field in kind.model_fields.items():
+    kind, shared = METRICS.get(name), MetricKind.model_fields
+    own = {key: kind.model_fields[key] for key in kind.model_fields if key not in shared}
+    for key, field in own.items():
         for value in field.examples or ():
             yield f"{{{name}: {{{key}: {value}}}}}", kind(**{key: value})

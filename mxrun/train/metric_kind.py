@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from mxrun.base.classification import Likelihood
 from mxrun.base.errors import Diagnostic, UserError
@@ -104,10 +105,25 @@ class MeanOfValues(Mean):
 
 
 class MetricKind(Parameters):
-    """Metric with its parameters."""
+    """Metric with its parameters, of every loss that it supports or of one layer."""
+
+    of: str | None = Field(
+        default=None,
+        examples=["softmax"],
+        description="Layer that is measured: a loss, or one whose numbers or probabilities are "
+        "compared with an input; default: every loss that the metric fits.",
+    )
+    label: str | None = Field(
+        default=None,
+        examples=["label"],
+        description="Input with which the layer is compared; default: the label of the loss, or "
+        "the only label.",
+    )
 
     higher_is_better: ClassVar[bool] = False
     is_table: ClassVar[bool] = False
+    # Whether totals of different records may be added.
+    adds_up: ClassVar[bool] = True
     # When the figure is undefined, although there are records; empty if it never is.
     undefined: ClassVar[str] = ""
 

@@ -46,16 +46,19 @@ class CheckedLoop(TrainingLoop):
         for first in range(0, parts, count):
             self.load(step, first)
             self._runner.wait()
-            program = TRAIN if first + count == parts else ACCUMULATE
+            is_last = first + count == parts
             for replica in self._replicas:
+                programs = replica.executor.programs
+                program = TRAIN if is_last or ACCUMULATE not in programs else ACCUMULATE
                 problem = self._problem_of(replica, step, program)
                 if problem is not None:
                     return problem
-        self._runner.exchange()
-        for replica in self._replicas if count > 1 else ():
-            problem = self._problem_of(replica, step, UPDATE)
-            if problem is not None:
-                return problem
+            self._runner.exchange(is_last)
+        for replica in self._replicas:
+            if UPDATE in replica.executor.programs:
+                problem = self._problem_of(replica, step, UPDATE)
+                if problem is not None:
+                    return problem
         return Diagnostic(f"training has diverged in step {step}: the loss exceeds float32")
 
     def _problem_of(self, replica: Replica, step: int, program: str) -> Diagnostic | None:

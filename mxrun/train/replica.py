@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE
-from mxrun.graph.phases import bucket_phase
+from mxrun.graph.phases import ACCUMULATE, base_phase, bucket_phase
 from mxrun.graph.update_rule import GRADIENT_SCALE, SCHEDULE
 from mxrun.io.loading.batch import Batch
 from mxrun.io.loading.iterator import DataIterator
@@ -73,7 +73,8 @@ class Replica:
         )
         named = executor.plan.specs
         self._random = executor.tensor(RANDOM_STATE).mirror() if RANDOM_STATE in named else None
-        self._sums = _ranges(executor, MemoryClass.GRADIENTS)
+        accumulates = any(base_phase(phase) == ACCUMULATE for phase in executor.plan.phases)
+        self._sums = _ranges(executor, MemoryClass.GRADIENTS) if accumulates else []
 
     def _full(
         self,
@@ -148,6 +149,15 @@ class Replica:
         """Write the factor of the gradients of all parts that were loaded since `clear_sums`."""
         self._scale.array[0] = self._counter.factor
         self._scale.store()
+
+    @property
+    def counted(self) -> int:
+        """Divisor of the gradients of all parts of a step that were loaded, on this rank."""
+        return self._counter.count
+
+    @counted.setter
+    def counted(self, count: int) -> None:
+        self._counter.count = count
 
     def load(self, iterator: DataIterator, step: int, part: int, weighted: bool) -> None:
         """Load the next batch of an iterator, and set the position in the random streams.

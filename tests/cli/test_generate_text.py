@@ -99,7 +99,6 @@ def test_an_interrupt_ends_the_line(work: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--prompt", "I", "--length", str(CONTEXT)), "no more than 24 positions"),
         (("--prompt", "I", "--split", "train"), "--split cannot be combined with --prompt"),
         (("--prompt", "I", "--temperature", "-1"), "--temperature"),
         (("--prompt", "§"), "does not have these characters"),

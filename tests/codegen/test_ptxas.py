@@ -8,15 +8,18 @@ from kernel_table import CARDS, rows
 from ptxas import assembled, needs_ptxas
 
 from mxrun.base.dtype import BFLOAT16
+from mxrun.codegen import jit
+from mxrun.codegen.code_identity import identity_of
+from mxrun.codegen.jit import NativeFunction
 from mxrun.codegen.sequential.arithmetic import Untyped
 
 TABLE = rows()
-# One of each form: lanes, divided iterations, shuffles, maps, and float64.
+# One of each form: lanes, divided iterations, shuffles, maps within and alone, and float64.
 SAMPLE = (
     "embedding.lookup_loop",
     "layer_norm.loops.normalize_rows_loop bfloat16",
     "cumulative_sum.lines_loop",
-    "strided_map.chunks_loop",
+    "strided_map.chunks_loop of power",
     "adamw_update",
     "tanh of float32",
     "digamma of float64",
@@ -65,6 +68,14 @@ def test_maps_of_bfloat16_are_assembled_without_spills() -> None:
 
 def test_the_table_has_all_kernels_and_no_other() -> None:
     assert TABLE.keys() == everything().keys()
+
+
+def test_functions_that_run_maps_have_them() -> None:
+    for name, function in everything().items():
+        if isinstance(function, NativeFunction):
+            identity = identity_of(function.body, jit._VOCABULARY_MODULES)
+            assert identity is not None
+            assert ("run_map" in identity) == bool(function.maps), name
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -150,3 +150,62 @@ def test_texts_of_one_class_are_refused(folder: Path) -> None:
 def test_the_bundled_plays_are_prose() -> None:
     path = Path(str(files("mxrun.datasets") / "shakespeare.txt"))
     assert text_dataset_of(path) == "text"
+
+
+@pytest.mark.parametrize("header", ["text,queue", "body,kind", "queue,text", "kind,body", ""])
+def test_the_columns_of_texts_follow_from_what_they_hold(folder: Path, header: str) -> None:
+    pairs = [row.split("\t") for row in messages()]
+    first_is_label = header.startswith(("queue", "kind"))
+    rows = [",".join(pair if first_is_label else pair[::-1]) for pair in pairs]
+    (folder / "message.csv").write_text("\n".join([header] * bool(header) + rows) + "\n")
+    result = init(InitOptions(source="message.csv", overwrite=True))
+    survey = result.survey
+    assert survey.dataset == "text_lines"
+    assert survey.train.counts.keys() == {"ham", "spam"}
+    assert survey.train.records + survey.evaluation.records == 120
+    (doubt,) = survey.doubts
+    assert "`--label COLUMN`" in doubt
+    assert "`--as table`" in doubt
+    if header:
+        label = header.split(",")[not first_is_label]
+        assert f"label {label!r}" in doubt
+        named = init(InitOptions(source="message.csv", label=label, to=Path("b.yaml"), name="b"))
+        assert named.survey == survey
+    assert count_records(open_sections(result.file))
+
+
+def test_a_label_that_is_named_decides_beside_other_columns(folder: Path) -> None:
+    pairs = [row.split("\t") for row in messages()]
+    ranks = ("low", "high", "mid") * len(pairs)
+    rows = [f"{text},{rank},{label}" for rank, (label, text) in zip(ranks, pairs, strict=False)]
+    (folder / "a.csv").write_text("\n".join(["words,rank,sort", *rows]) + "\n")
+    for label, classes in ((None, {"ham", "spam"}), ("rank", {"low", "high", "mid"})):
+        for kind, dataset in ((None, "csv"), ("text", "text_lines")):
+            options = InitOptions(source="a.csv", label=label, kind=kind, overwrite=True)
+            survey = init(options).survey
+            assert survey.dataset == dataset
+            assert survey.train.counts.keys() == classes
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv"])
+def test_sentences_of_five_words_are_no_table(folder: Path, name: str) -> None:
+    draws = random.Random(2)
+    words = [*WORDS, "ship", "bird", "under", "light", "gray", "cloud", "cold"]
+    lines = [" ".join(draws.choices(words, k=5)) for _ in range(300)]
+    (folder / name).write_text("\n".join(lines) + "\n")
+    assert text_dataset_of(Path(name)) == "text"
+    as_table = InitOptions(source=name, kind="table", to=Path("b.yaml"), name="b")
+    assert init(as_table).survey.dataset == "csv"
+    colours = ("red", "blue", "green", "gray", "pink", "gold", "black")
+    sizes = ("big", "small", "tall", "wide", "long", "tiny", "huge")
+    forms = ("round", "flat", "square", "thin", "bent", "cubic", "oval")
+    rows = (" ".join(map(draws.choice, (colours, sizes, forms))) for _ in range(300))
+    (folder / name).write_text("\n".join(rows) + "\n")
+    assert text_dataset_of(Path(name)) == ""
+
+
+def test_a_file_of_unknown_kind_is_what_the_option_says(folder: Path) -> None:
+    (folder / "book").write_text(prose(300))
+    with pytest.raises(UserError, match="--as text"):
+        init(InitOptions(source="book"))
+    assert init(InitOptions(source="book", kind="text")).survey.dataset == "text"

@@ -242,3 +242,22 @@ def test_no_shape_of_edits_gives_anything_but_diagnostics_with_places(tmp_path: 
         for problem in parsed.diagnostics:
             assert problem.place, (text, problem)
             assert Path(problem.place.file).parent == tmp_path, (text, problem)
+
+
+@pytest.mark.parametrize("given", ["", "name: stages, "])
+def test_the_count_of_a_repeat_is_changed_by_its_name(tmp_path: Path, given: str) -> None:
+    name = "stages" if given else "repeat0"
+    path = extended(tmp_path, f"change: {{{name}: {{count: 3}}, stage2: {{filters: 6}}}}")
+    write(tmp_path, BASE.replace("repeat: {", f"repeat: {{{given}"), "base.yaml")
+    config = load_config(path)
+    stages = [f"stage{i}/{part}" for i in range(3) for part in ("conv", "activation0", "add")]
+    assert names(config)[2:-3] == stages
+    assert by_name(config)["stage2/conv"].parameters["num_filter"].plain() == 6
+    # The command line changes what the file has changed.
+    again = load_config(path, [f"network.layers.change.{name}.count=4"])
+    assert len(names(again)) == len(names(config)) + 3
+    misspelled = f"network: {{layers: {{change: {{{name}: {{cont: 3}}}}}}}}"
+    write(tmp_path, f"extends: base.yaml\n{misspelled}\n")
+    assert "'cont' of repeat" in problem_of(tmp_path / "run.yaml").problem
+    write(tmp_path, "extends: base.yaml\nnetwork: {layers: {change: {repeat9: {count: 3}}}}\n")
+    assert name in problem_of(tmp_path / "run.yaml").hint

@@ -250,3 +250,89 @@ def test_a_confusion_matrix_is_recorded_and_printed(tmp_path: Path) -> None:
     # The state in a checkpoint leads to the same result.
     again = result("train", "net.yaml", metrics, "name=other", "--resume", cwd=tmp_path)
     assert again["eval"] == summary["eval"]
+
+
+PROBABILITIES = OWN_LOSS.replace(
+    "    - MakeLoss: {name: own}",
+    """    - softmax: {name: probs}
+    - pick: {name: own, data: probs, index: label, axis: 1}
+    - log
+    - negative
+    - MakeLoss: {name: loss}""",
+)
+TWO_LABELS = (
+    PROBABILITIES.replace("label: []}", "label: [], age: [], dose: []}")
+    .replace(
+        "    - log\n",
+        """    - FullyConnected: {name: years, data: fc, num_hidden: 1}
+    - LinearRegressionOutput: {name: age_loss, label: age}
+    - FullyConnected: {name: amount, data: fc, num_hidden: 1}
+    - LinearRegressionOutput: {name: dose_loss, label: dose}
+    - log: {data: own}
+""",
+    )
+    .replace("\ndata:", "\n  outputs: [loss, age_loss, dose_loss]\ndata:")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "column", "problem", "hint"),
+    [
+        (PROBABILITIES, "accuracy", 16, "the metric 'accuracy' fits no loss",
+         "{accuracy: {of: probs, label: label}}"),
+        (PROBABILITIES, "{accuracy: {of: prob}}", 32, "nothing is named 'prob'", "'probs'"),
+        (PROBABILITIES, "{accuracy: {of: fc}}", 32, "'fc' cannot be compared", "softmax"),
+        (PROBABILITIES, "{accuracy: {of: loss}}", 17, "fits not 'loss'", "of: probs"),
+        (PROBABILITIES, "{mse: {of: probs}}", 17, "fits not 'probs'", "accuracy"),
+        (PROBABILITIES, "{accuracy: {of: probs, label: y}}", 46, "no input 'y'", ""),
+        (TWO_LABELS, "{mae: {of: years}}", 27, "with which input is 'years'", "label: age"),
+        (TWO_LABELS, "{mae: {of: age_loss, label: dose}}", 44, "does not read 'dose'", ""),
+    ],
+)  # fmt: skip
+def test_F9_a_metric_names_a_layer_that_it_can_measure(
+    text: str, metric: str, column: int, problem: str, hint: str, tmp_path: Path
+) -> None:
+    (found,) = problems(config_file(tmp_path, text), [f"train.metrics=[{metric}]"])
+    assert problem in found.problem
+    assert hint in found.hint
+    assert found.place is not None
+    assert found.place.column == column
+
+
+def test_F9_metrics_of_a_layer_are_those_of_the_loss_with_the_same_predictions(
+    tmp_path: Path,
+) -> None:
+    """A loss of layers that is SoftmaxOutput's trains alike, and is measured alike."""
+    config_file(tmp_path, PROBABILITIES, "own.yaml")
+    config_file(tmp_path, CLASSES, "softmax.yaml")
+    forms = "accuracy top_k cross_entropy f1"
+    parts = {"top_k": "k: 2", "f1": "average: macro"}
+    for name, of in (("own", "of: probs"), ("softmax", "")):
+        metrics = (f"{{{form}: {{{of}, {parts.get(form, '')}}}}}" for form in forms.split())
+        text = ", ".join(metrics).replace("{, ", "{").replace(", }", "}")
+        result("train", f"{name}.yaml", f"train.metrics=[{text}]", f"name={name}", cwd=tmp_path)
+    measured = {
+        name: last_epoch({"run_dir": f"runs/{name}"}, tmp_path) for name in ("own", "softmax")
+    }
+    for part in ("train", "eval"):
+        figures, expected = (measured[name][part] for name in ("own", "softmax"))
+        assert figures.keys() == expected.keys()
+        for figure, value in figures.items():
+            assert value == pytest.approx(expected[figure], rel=1e-5), figure
+    # What metrics look at is what inference returns and evaluation details.
+    outputs = result("infer", "runs/own", "--split", "eval", cwd=tmp_path)["outputs"]
+    assert [each["name"] for each in outputs] == ["probs_output"]
+    evaluation = result("evaluate", "runs/own", cwd=tmp_path)
+    assert [head["name"] for head in evaluation["heads"]] == ["probs"]
+    assert evaluation["metrics"]["accuracy"] == measured["own"]["eval"]["accuracy"]
+
+
+def test_F9_check_says_which_layer_and_label_each_metric_compares(tmp_path: Path) -> None:
+    path = config_file(tmp_path, TWO_LABELS)
+    metrics = "train.metrics=[{accuracy: {of: probs}}, mae, {rmse: {of: dose_loss}}]"
+    assert check(path, [metrics]).metrics == {
+        "age_loss.mae": ("age_loss", "age"),
+        "dose_loss.mae": ("dose_loss", "dose"),
+        "dose_loss.rmse": ("dose_loss", "dose"),
+        "probs.accuracy": ("probs", "label"),
+    }

@@ -11,7 +11,6 @@ from generation_runs import position_by_position
 from language_models import CARRIED, CONTEXT, LSTM, TOKENS, TRANSFORMER
 from layer_configs import config_file
 from memory_reports import memory_of
-from refusals import only_problem
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -163,13 +162,31 @@ def test_caches_are_bfloat16_with_the_network(models) -> None:
         np.testing.assert_allclose(logits, full_logits(model, ids)[-1], atol=0.1)
 
 
-def test_the_position_table_limits_the_length(models) -> None:
-    model = models["transformer"]
+def test_a_full_window_slides_by_its_half(models) -> None:
+    """Every token is the likeliest one after the last tokens, read from position 0 on."""
+    model, length = models["transformer"], 3 * CONTEXT
     (text,) = continued(model, "ROMEO:", length=None)
     assert len(text.prompt_ids + text.ids) == CONTEXT
-    problem = only_problem(continued, model, "ROMEO:", length=CONTEXT - 5)
-    assert problem.problem == f"the layer 'positions' has no more than {CONTEXT} positions"
-    assert problem.got == str(CONTEXT + 1)
+    prompts = ("ROMEO:", "And so it is for all, and so it is for ever after", "I")
+    generation = prepared(model, *prompts, length=length, temperature=0)
+    assert f"{CONTEXT} positions" in generation.notes[-1]
+    list(generation.run())
+    # The shortest prompt decides where the window begins.
+    first, begin = {0: 0}, 0
+    for present in range(len("ROMEO:"), length):
+        if present - begin == CONTEXT:
+            begin = present - CONTEXT // 2
+        first[present] = begin
+    for row in generation.texts:
+        assert len(row.ids) == length
+        ids = row.prompt_ids + row.ids
+        for present in range(len(row.prompt_ids) - 1, length - 1):
+            logits = full_logits(model, ids[first.get(present, 0) : present + 1])[-1]
+            best = logits.max()
+            assert logits[ids[present + 1]] == pytest.approx(best, abs=1e-4), (row.prompt, present)
+    # A prompt that is longer than the window is continued after its end.
+    (text,) = continued(model, "And so it is for all. " * 3, length=5, temperature=0)
+    assert len(text.ids) == 5
     # A recurrence has no such limit.
     (text,) = continued(models["lstm"], "ROMEO:", length=3 * CONTEXT)
     assert len(text.ids) == 3 * CONTEXT

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from doc_pages import blocks_of
 from layer_configs import classifier, config_text
 from onnx_environment import onnx_python
 from PIL import Image
@@ -16,9 +18,12 @@ from training import run_training
 
 from mxrun import __version__
 from mxrun.commands.convert import convert
+from mxrun.commands.docs import page
 from mxrun.commands.infer import infer
+from mxrun.commands.init import init
 from mxrun.options.convert import ConvertOptions
 from mxrun.options.infer import InferOptions
+from mxrun.options.init import InitOptions
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -200,3 +205,30 @@ def test_the_vocabulary_of_texts_is_told() -> None:
     found = metadata("runs/words")["mxrun.vocabulary"]
     assert set(found["tokens"]) >= {"see", "you", "now", "then"}
     assert found["kind"] == "words"
+
+
+def test_the_program_of_the_page_on_texts_classifies_them_by_the_file_alone() -> None:
+    words = {
+        "weather": ["rain", "sun", "don't", "it's", "20", "°C"],
+        "sport": ["goal,", "(match)", "win!"],
+    }
+    draws = random.Random(0)
+    lines = [
+        f"{kind}\t{' '.join(draws.choices(words[kind], k=draws.randint(2, 7)))}"
+        for kind in [*words] * 60
+    ]
+    Path("news.txt").write_text("\n".join(lines) + "\n")
+    init(InitOptions(source="news.txt"))
+    run_training("train.epochs=2", config=Path("news.yaml"))
+    convert(ConvertOptions(source="runs/news", output=Path("news.onnx")))
+    texts = ["It's 20 °C: rain", "goal, GOAL (match)", "unheard words " * 9, "win!"]
+    Path("new.txt").write_text("\n".join(texts) + "\n")
+    (program,) = (each.text for each in blocks_of(page("text").text) if "onnxruntime" in each.text)
+    Path("classify.py").write_text(program)
+    command = [onnx_python(), "classify.py", "news.onnx", "new.txt"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    shown = [line.split() for line in printed.splitlines()]
+    (batch,) = infer(InferOptions(run=Path("runs/news"), inputs=("new.txt",))).batches()
+    (chances,) = batch.arrays.values()
+    assert [name for name, _ in shown] == [["sport", "weather"][each] for each in chances.argmax(1)]
+    np.testing.assert_allclose([float(each) for _, each in shown], chances.max(1), atol=1e-4)

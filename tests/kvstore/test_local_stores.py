@@ -101,8 +101,8 @@ def test_K1_unknown_keys_and_other_arrays_are_refused(store: KVStore) -> None:
 
 
 def test_kinds_that_do_not_exist_are_named() -> None:
-    with pytest.raises(UserError, match="there are device, local"):
-        mxrun.kv.create("dist_sync")
+    with pytest.raises(UserError, match="updates come in the order in which processes happen to"):
+        mxrun.kv.create("dist_async")
     with pytest.raises(UserError, match="did you mean 'local'"):
         mxrun.kv.create("locl")
 

@@ -152,7 +152,7 @@ def test_short_batches_are_means_over_their_records(case: str) -> None:
 @two_cores
 def test_contexts_share_the_mean(count: int, overrides: tuple[str, ...]) -> None:
     """Of the 2 records of a last batch the second context gets none; of 6 it gets 2."""
-    (weight,) = trained(defined(count, TWO, *overrides).on_contexts())
+    (weight,) = trained(defined(count, TWO, *overrides).divided())
     size = 16 if "train.accumulate=2" in overrides else 8
     wanted = expected(means(count, size), 0.2 if CLIP in overrides else None)
     np.testing.assert_allclose(weight, wanted, rtol=0, atol=2e-6)
@@ -253,7 +253,7 @@ def test_means_of_contexts_are_averaged_over_those_with_records() -> None:
 
     parts = ([slice(0, 4), slice(4, 8)], [slice(8, 10)])
     steps = [lambda weight, rows=rows: mean(rows, weight) for rows in parts]
-    (weight,) = trained(defined(10, loss_layer("batch"), TWO).on_contexts())
+    (weight,) = trained(defined(10, loss_layer("batch"), TWO).divided())
     np.testing.assert_allclose(weight, expected([steps] * EPOCHS), rtol=0, atol=2e-6)
 
 

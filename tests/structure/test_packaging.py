@@ -78,9 +78,8 @@ def test_the_module_is_the_program(tmp_path: Path) -> None:
 
 
 def test_the_optional_dependencies_are_those_of_the_documentation() -> None:
-    assert {"test", "arrow", "gpu", "gpu-cuda12", "keras", "tokenizers", "peers"} == set(
-        PROJECT["project"]["optional-dependencies"]
-    )
+    named = {"test", "arrow", "gpu", "gpu-cuda12", "dist", "keras", "tokenizers", "peers"}
+    assert named == set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_continuous_integration_is_a_program() -> None:

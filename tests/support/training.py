@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from mxrun.base.flags import runs_folder
-from mxrun.commands.train import open_run, train
+from mxrun.commands.train import train
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.options.train import TrainOptions
 from mxrun.preparation.planning import load
+from mxrun.run.open_run import open_run
 from mxrun.run.run import Run
 from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint

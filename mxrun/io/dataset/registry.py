@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
+from mxrun.base.dataclass import dataclass
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.registry import Registry
 from mxrun.io.dataset.dataset import Dataset
@@ -65,6 +67,11 @@ class DatasetFormat:
         """Return the complete split; texts with the `vocabulary` of training, if one is given."""
         more = (vocabulary,) if self.learns_vocabulary else ()
         found = self.read(options, split, inputs, *more)
+        if not isinstance(found, Dataset):
+            code = self.read.__code__
+            problem = f"the data set {self.name!r} was not read: {code.co_name} returned no Dataset"
+            place = SourceLocation(code.co_filename, code.co_firstlineno, 1)
+            raise UserError(Diagnostic(problem, place, "a Dataset", type(found).__name__))
         if not reads_as_stored(options):
             return found
         lazy = {name: replace(column, as_stored=True) for name, column in found.lazy.items()}

@@ -58,7 +58,7 @@ class ArrayIterator(OrderedIterator):
         order = self._batches.indices(epoch)
         self._rows = len(order)
         self._order[: self._rows] = order
-        self._position = batch * self._batches.batch_size
+        self._position = batch * self._batches.own_rows
 
     def next_into(self, slots: Slots) -> Batch | None:
         """Write the next batch into the given `slots`; return None after the last."""

@@ -30,8 +30,9 @@ class RecordError(UserError):
 class DataIterator(ABC):
     """Source of batches of one fixed size; MXNet's DataIter, but it writes into given slots.
 
-    Each batch comes in `parts` equal parts (1 without micro-batches); `batch_size` is the
-    number of rows written at a time, that of one part. `provide_data` and `provide_label` are the
+    Each batch comes in `parts` equal parts (1 if it is undivided); `batch_size` is the number of
+    rows written at a time, that of one part. `first_part`: number of the first of them, if other
+    ranks read parts before it. `provide_data` and `provide_label` are the
     specs of a batch's arrays by name, including the batch axis; a batch also holds `sample_weight`
     float32 [batch size]. `waited_seconds` is the total time that `next_into` has waited for
     records. `reads_records`: whether the iterator may wait for records and raise RecordError.
@@ -45,6 +46,7 @@ class DataIterator(ABC):
     is_stream: bool = False
     bucket_lengths: tuple[int, ...] = ()
     parts: int = 1
+    first_part: int = 0
     batch_size: int
     provide_data: dict[str, TensorSpec]
     provide_label: dict[str, TensorSpec]
@@ -142,7 +144,8 @@ class OrderedIterator(DataIterator):
         """Raises UserError if `order` leaves no batch of the data set."""
         order.check(dataset.name, dataset.place)
         self._batches = order
-        self.parts, self.batch_size = order.parts, order.part_size
+        self.parts, self.batch_size = order.own_parts, order.part_size
+        self.first_part = order.first_part
         self.is_stream = order.is_stream
         # Slots of the last batch, which need no further check.
         self._checked: Slots | None = None

@@ -42,6 +42,8 @@ def open_iterator(
     workers: int = 1,
     staging: Staging | None = None,
     parts: int = 1,
+    rank: int = 0,
+    ranks: int = 1,
     engine: str = ThreadedEngine.kind,
     bad_records: BadRecords | None = None,
     python: TransformRunner | None = None,
@@ -55,8 +57,9 @@ def open_iterator(
     awaits them), `bad_records` (which are left out; None: their error is raised) and `python` (the
     user's own transforms, by default on the threads) are used only if records are read lazily or
     transformed.
-    `parts`: number of equal parts in which each batch is delivered, staged batches too. Raises
-    UserError if `last_batch` leaves no batch of the data set.
+    `parts`: number of equal parts in which each batch is delivered, staged batches too; the process
+    number `rank` of `ranks` reads its share of them. Raises UserError if `last_batch` leaves no
+    batch of the data set.
     """
     if dataset.buckets is not None:
         return _bucketed(dataset, batch_size, shuffle, seed, last_batch, parts, loops)
@@ -70,6 +73,8 @@ def open_iterator(
         seed=seed,
         last_batch=last_batch,
         parts=parts,
+        rank=rank,
+        ranks=ranks,
     )
     if not (dataset.lazy or dataset.pipeline):
         return ArrayIterator(dataset, order, loops)

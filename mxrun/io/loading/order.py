@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.io.loading.sampling import Balanced, ContiguousRows, Shuffle, occurrences, record_order
 
@@ -27,7 +27,8 @@ class BatchOrder:
     order.
 
     shuffle: the order of the records of an epoch. parts: number of equal parts in which each batch
-    is delivered, one after the other.
+    is delivered, one after the other. Of these, `ranks` processes read equal shares side by side:
+    this is the order of number `rank`. What a batch holds does not depend on them.
 
     With `ContiguousRows` a row reads L consecutive records: N / B of them, and `discard` and
     `roll_over` drop the records after the last row's; with `pad` L is rounded up, and the last rows
@@ -40,17 +41,36 @@ class BatchOrder:
     seed: int = 0
     last_batch: LastBatch = "pad"
     parts: int = 1
+    rank: int = 0
+    ranks: int = 1
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.count < 1:
             raise InternalError(f"batches of {self.batch_size} out of {self.count} records")
-        if self.parts < 1 or self.batch_size % self.parts:
-            raise InternalError(f"batches of {self.batch_size} in {self.parts} parts")
+        if self.parts < 1 or self.batch_size % self.parts or self.parts % self.ranks:
+            raise InternalError(
+                f"batches of {self.batch_size} in {self.parts} parts for {self.ranks} ranks"
+            )
 
     @property
     def part_size(self) -> int:
         """Number of rows of one part of a batch."""
         return self.batch_size // self.parts
+
+    @property
+    def own_parts(self) -> int:
+        """Number of parts of a batch that are delivered here."""
+        return self.parts // self.ranks
+
+    @property
+    def first_part(self) -> int:
+        """Number of the first of them, among all parts of a batch."""
+        return self.rank * self.own_parts
+
+    @property
+    def own_rows(self) -> int:
+        """Number of rows of a batch that are delivered here."""
+        return self.batch_size // self.ranks
 
     def check(self, name: str, place: SourceLocation | None) -> None:
         """Raise UserError if the data set `name` has too few records for one full batch.
@@ -93,13 +113,27 @@ class BatchOrder:
 
     @property
     def longest(self) -> int:
-        """Largest number of rows of an epoch, including padding."""
+        """Largest number of rows of an epoch that are delivered here, including padding."""
         if self.last_batch == "pad":
-            return self.batches(0) * self.batch_size
+            return self.batches(0) * self.own_rows
         carried = self.batch_size - 1 if self._rolls else 0
-        return (carried + self.count) // self.batch_size * self.batch_size
+        return (carried + self.count) // self.batch_size * self.own_rows
 
     def indices(self, epoch: int) -> NDArray[np.int64]:
+        """Return the record number of every row of `epoch` that is delivered here.
+
+        int64 [batches * own rows].
+        """
+        return self._delivered(self._indices(epoch))
+
+    def _delivered(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the values of the rows that are delivered here, of those of all rows."""
+        if self.ranks == 1:
+            return rows
+        shares = rows.reshape(-1, self.ranks, self.own_rows)
+        return np.ascontiguousarray(shares[:, self.rank]).reshape(-1)
+
+    def _indices(self, epoch: int) -> NDArray[np.int64]:
         """Return the record number of every row of `epoch`: int64 [batches * batch size]."""
         if self.is_stream:
             length = self.batches(epoch)
@@ -114,8 +148,11 @@ class BatchOrder:
     def valid(self, part: int) -> int:
         """Return the number of rows that are records, not padding, in the part at position `part`.
 
-        Positions count the parts of an epoch; without micro-batches a part is a batch.
+        Positions count the parts of an epoch that are delivered here; in undivided batches a part
+        is a batch.
         """
+        batch, number = divmod(part, self.own_parts)
+        part = batch * self.parts + self.first_part + number
         if self.last_batch != "pad":
             return self.part_size
         if self.is_stream:
@@ -125,7 +162,7 @@ class BatchOrder:
         return max(0, min(self.part_size, self.count - part * self.part_size))
 
     def draw_epochs(self, epoch: int) -> NDArray[np.int64]:
-        """Return the number that selects the random draws of each row of `epoch`, int64 [rows].
+        """Return the number that selects the random draws of each row that is delivered here.
 
         It is the epoch whose order has put the record there. A record that is drawn again in that
         epoch has other draws: 2^32 is added for each time before.
@@ -137,7 +174,7 @@ class BatchOrder:
             epochs[carried:] += occurrences(self._permutation(epoch)) << 32
             if carried:
                 epochs[:carried] += occurrences(self._permutation(epoch - 1))[-carried:] << 32
-        return np.resize(epochs, rows)
+        return self._delivered(np.resize(epochs, rows))
 
     @property
     def _rolls(self) -> bool:

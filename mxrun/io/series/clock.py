@@ -80,9 +80,9 @@ class Clock(Parameters):
             months = (first[0] + positions * int(self.step)).astype("datetime64[M]")
             begin = _of_months(months + int(self.month_end))
             moments = begin + (-1 if self.month_end else 1) * rest[0]
-            return moments.astype(np.float64) / _DAY
+            return _days(moments)
         if self.unit == "dates":
-            return (int(self.origin) + positions * int(self.step)).astype(np.float64) / _DAY
+            return _days(int(self.origin) + positions * int(self.step))
         return self.origin + positions.astype(np.float64) * self.step
 
     def text(self, position: int) -> str | float | int | None:
@@ -133,6 +133,12 @@ def _most_frequent(distances: NDArray[Any], usual: float) -> float:
     """Return the most frequent distance above 0, of equally frequent ones the least."""
     counts = Counter(distances[distances > 0].tolist())
     return min(counts, key=lambda each: (-counts[each], each)) if counts else usual
+
+
+def _days(moments: NDArray[np.int64]) -> Numbers:
+    days: Numbers = moments.astype(np.float64)
+    days /= _DAY
+    return days
 
 
 def _milliseconds(stamps: Numbers) -> NDArray[np.int64]:

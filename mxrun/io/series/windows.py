@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.fields import Field, Inputs
@@ -64,9 +65,9 @@ class SeriesWindows:
     @property
     def covered(self) -> NDArray[np.bool_]:
         """Which steps lie in a window or its horizon, bool [steps]."""
-        changes = np.zeros(len(self.steps) + 1, np.int32)
-        np.add.at(changes, self.starts, 1)
-        np.add.at(changes, self.starts + self.form.length, -1)
+        count = len(self.steps) + 1
+        changes = np.bincount(self.starts, minlength=count)
+        changes -= np.bincount(self.starts + self.form.length, minlength=count)
         found: NDArray[np.bool_] = np.cumsum(changes[:-1]) > 0
         return found
 

@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.convert import first_unrepresentable
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.tables.cells import USUAL_CELLS, CellForm, category_text, cell_text
@@ -229,6 +230,73 @@ class WordReader:
         """Return float64 [rows] from a number for each distinct cell."""
         every = np.concatenate(self._codes) if self._codes else np.empty(0, np.int32)
         return values[every]
+
+
+class DateReader:
+    """Reader of dates as days since 1970, float64; NaN where a cell is missing or no date.
+
+    date_format: as of `day_number`. wrong: the first row whose cell is no date, and the cell.
+    """
+
+    def __init__(self, date_format: str | None, form: CellForm = USUAL_CELLS) -> None:
+        self._format, self._form = date_format, form
+        self._parts: list[NDArray[np.float64]] = []
+        self._known: dict[bytes, float] = {}
+        self._rows = 0
+        self.wrong: tuple[int, bytes] | None = None
+
+    def add(self, cells: Sequence[bytes]) -> list[int]:
+        """Add cells; returns the positions of those that are missing."""
+        days = None if self._format else _iso_days(cells)
+        gaps: list[int] = []
+        if days is None:
+            days = np.array([*map(self._day, cells)])
+            odd = np.flatnonzero(np.isnan(days)).tolist()
+            gaps = [at for at in odd if self._form.is_gap(cells[at])]
+            wrong = next((at for at in odd if not self._form.is_gap(cells[at])), None)
+            if wrong is not None and self.wrong is None:
+                self.wrong = self._rows + wrong, cells[wrong]
+        self._rows += len(cells)
+        self._parts.append(days)
+        return gaps
+
+    def _day(self, cell: bytes) -> float:
+        found = self._known.get(cell)
+        if found is None:
+            if len(self._known) > MAX_KINDS:
+                self._known.clear()
+            found = self._known[cell] = day_number(cell_text(cell), self._format)
+        return found
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return all days [rows]."""
+        return np.concatenate(self._parts)
+
+
+# Signs of ISO dates, with times to the minute or the second, by position.
+_ISO_SIGNS = {4: b"-", 7: b"-", 10: b" T", 13: b":", 16: b":"}
+_ISO_SIZES = (10, 16, 19)
+
+
+def _iso_days(cells: Sequence[bytes]) -> NDArray[np.float64] | None:
+    """Return the days of dates such as 2024-05-31 12:30, all of one length; None of others.
+
+    NumPy needs a tenth of the time of `day_number`, whose numbers these are.
+    """
+    array = np.array(cells)
+    size = array.dtype.itemsize
+    if size not in _ISO_SIZES:
+        return None
+    characters = array.view(np.uint8).reshape(-1, size)
+    for at in range(size):
+        known = np.frombuffer(_ISO_SIGNS.get(at, b"0123456789"), np.uint8)
+        if not np.isin(characters[:, at], known).all():
+            return None
+    try:
+        moments = array.astype("datetime64[s]")
+    except ValueError:
+        return None
+    return moments.astype(np.int64) / float(_SECONDS)
 
 
 def _gaps(are_missing: NDArray[np.bool_], places: RowPlaces) -> tuple[int, str]:

@@ -22,7 +22,14 @@ from mxrun.io.tables.features import FeatureColumn, FeatureTable
 from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm, TextForm
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.problems import RefusedCells
-from mxrun.io.tables.readers import MAX_KINDS, NumberReader, WordReader, day_number, is_code
+from mxrun.io.tables.readers import (
+    MAX_KINDS,
+    DateReader,
+    NumberReader,
+    WordReader,
+    day_number,
+    is_code,
+)
 from mxrun.io.tables.rows import RowPlaces
 
 MAX_CATEGORIES = 100
@@ -61,12 +68,14 @@ class TableColumns:
 
     def _reader(
         self, column: int, treatment: ColumnForm, as_words: frozenset[int]
-    ) -> NumberReader | WordReader:
+    ) -> NumberReader | WordReader | DateReader:
         cells = treatment.cells or self._form.cells
         if self._form.is_plain:
             dtype = self._form.dtype
             return NumberReader(dtype, limit=dtype, form=cells)
-        if isinstance(treatment, (CategoryForm, DateForm, TextForm)):
+        if isinstance(treatment, DateForm):
+            return DateReader(treatment.format, cells)
+        if isinstance(treatment, (CategoryForm, TextForm)):
             return WordReader(form=cells)
         if isinstance(treatment, NumberForm):
             return NumberReader(gaps=treatment.missing != "error", form=cells)
@@ -94,7 +103,7 @@ class TableColumns:
                 continue
             reader, treatment = self.readers[at], self._layout.forms[at]
             original = self._layout.columns[at]
-            if isinstance(reader, WordReader):
+            if isinstance(reader, (WordReader, DateReader)):
                 gaps = reader.add(cells[column])
                 if gaps and getattr(treatment, "missing", "") == "error":
                     yield RefusedCells(column, gaps, reader.form)
@@ -168,7 +177,9 @@ class TableColumns:
     @property
     def _has_words(self) -> bool:
         readers = [*self.readers, *self._labels]
-        return bool(self.words_found) or any(isinstance(each, WordReader) for each in readers)
+        return bool(self.words_found) or any(
+            isinstance(each, (WordReader, DateReader)) for each in readers
+        )
 
     def _to_words(self, at: int, was_empty: bool, cells: Sequence[bytes]) -> None:
         """Read a column as words from now on, or, if it has numbers already, once more."""
@@ -263,7 +274,7 @@ class TableColumns:
 
 
 def _feature(
-    reader: NumberReader | WordReader,
+    reader: NumberReader | WordReader | DateReader,
     treatment: ColumnForm,
     name: str,
     number: int,
@@ -273,8 +284,12 @@ def _feature(
         own = treatment.cells
         form = treatment if isinstance(treatment, NumberForm) else NumberForm(cells=own)
         return FeatureColumn(name, number, form, reader.numbers())
-    if isinstance(treatment, DateForm):
-        return _dates(reader, treatment, name, number, places)
+    if isinstance(reader, DateReader):
+        assert isinstance(treatment, DateForm)
+        column = FeatureColumn(name, number, treatment, reader.numbers())
+        if reader.wrong is not None:
+            raise _no_date(column, treatment, places, *reader.wrong)
+        return column
     if not isinstance(treatment, (CategoryForm, TextForm)):
         treatment = _decided(reader, treatment.cells, name, number, places)
         if isinstance(treatment, DateForm):
@@ -295,12 +310,18 @@ def _dates(
     if wrong:
         row = reader.first(wrong)
         column = FeatureColumn(name, number, form)
-        expected = f"a date of the form {form.format}" if form.format else "a date as 2024-05-31"
-        got = repr(cell_text(_first_of(reader, wrong, row))[:40])
-        problem = f"{places.where(row, number)}: {column}: not a date"
-        hint = "write its form: {date: {format: %d.%m.%Y}}"
-        raise UserError(Diagnostic(problem, None, expected, got, hint=hint))
+        raise _no_date(column, form, places, row, _first_of(reader, wrong, row))
     return FeatureColumn(name, number, form, reader.numbers(days))
+
+
+def _no_date(
+    column: FeatureColumn, form: DateForm, places: RowPlaces, row: int, cell: bytes
+) -> UserError:
+    expected = f"a date of the form {form.format}" if form.format else "a date as 2024-05-31"
+    problem = f"{places.where(row, column.number)}: {column}: not a date"
+    hint = "write its form: {date: {format: %d.%m.%Y}}"
+    got = repr(cell_text(cell)[:40])
+    return UserError(Diagnostic(problem, None, expected, got, hint=hint))
 
 
 def _first_of(reader: WordReader, wanted: Sequence[bytes], row: int) -> bytes:

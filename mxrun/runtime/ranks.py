@@ -1,0 +1,123 @@
+"""Ranks: processes that train together, and the messages between them.
+
+Almost everything is collective: every rank calls the same functions in the same order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import InternalError
+
+Array = NDArray[Any]
+# Bytes of a cache line, of which slices are multiples.
+_LINE = 64
+
+
+class RankGroup(ABC):
+    """Group of processes, of which this one has number `rank`, from 0, of `size`.
+
+    ends_together: whether all ranks end for the same reason, which rank 0 tells.
+    """
+
+    rank: int
+    size: int
+    ends_together = False
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Wait until every rank has called this."""
+
+    @abstractmethod
+    def broadcast(self, array: Array) -> None:
+        """Overwrite an array, C-contiguous, with that of rank 0."""
+
+    @abstractmethod
+    def gather(self, row: Array) -> Array:
+        """Return the rows of all ranks, [size, *row.shape]; valid until the next call."""
+
+    @abstractmethod
+    def gather_texts(self, text: str) -> list[str]:
+        """Return the texts of all ranks."""
+
+    @abstractmethod
+    def sum(self, array: Array, received: Array) -> None:
+        """Replace an array, 1-d, by the sum over the ranks in the order of `fold_tree`.
+
+        received: scratch of `received_elements` elements of the same type.
+        """
+
+    @abstractmethod
+    def duplicate(self) -> RankGroup:
+        """Return the same processes with messages of their own."""
+
+    @abstractmethod
+    def tell_next(self, text: str) -> None:
+        """Send a text to the next rank, and do not wait; it is dropped if the last has not left.
+
+        Not collective, as `told_by_previous`.
+        """
+
+    @abstractmethod
+    def told_by_previous(self) -> list[str]:
+        """Return the texts that have come from the rank before."""
+
+    @abstractmethod
+    def abort(self, code: int) -> NoReturn:
+        """End the processes of all ranks at once; may be called by one of them."""
+
+    def received_elements(self, array: Array) -> int:
+        """Return the elements that a rank receives at most to sum an array."""
+        return self.size * slice_elements(array, self.size)
+
+
+def slice_elements(array: Array, ranks: int) -> int:
+    """Return the elements of the slice of an array that each of several ranks adds up.
+
+    They are entire cache lines; the last slices may be shorter.
+    """
+    line = _LINE // array.itemsize
+    return -(-array.size // (ranks * line)) * line
+
+
+class OneRank(RankGroup):
+    """The only process."""
+
+    rank = 0
+    size = 1
+
+    def barrier(self) -> None:
+        """Return at once."""
+
+    def broadcast(self, array: Array) -> None:
+        """Leave the array as it is."""
+
+    def gather(self, row: Array) -> Array:
+        """Return the row as the only one."""
+        return row[np.newaxis]
+
+    def gather_texts(self, text: str) -> list[str]:
+        """Return the text."""
+        return [text]
+
+    def sum(self, array: Array, received: Array) -> None:
+        """Leave the array as it is."""
+
+    def duplicate(self) -> OneRank:
+        """Return itself."""
+        return self
+
+    def tell_next(self, text: str) -> None:
+        """Do nothing."""
+
+    def told_by_previous(self) -> list[str]:
+        """Return nothing."""
+        return []
+
+    def abort(self, code: int) -> NoReturn:
+        """Raise InternalError: an error ends the only process by itself."""
+        raise InternalError(f"the only process cannot abort others (code {code})")
