@@ -88,9 +88,12 @@ class Dataset:
     series: SeriesWindows | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise TypeError(f"the name of a data set is a text, not {self.name!r}")
-        for name, given in self.fields.items():
+        # A plugin may give anything.
+        title: Any = self.name
+        fields: Mapping[str, Any] = self.fields
+        if not isinstance(title, str):
+            raise TypeError(f"the name of a data set is a text, not {title!r}")
+        for name, given in fields.items():
             if not isinstance(given, Field) or not isinstance(given.records, np.ndarray):
                 raise TypeError(f"the field {name!r} is no Field(numpy.ndarray)")
         lengths = {len(column) for column in self.fields.values()}
