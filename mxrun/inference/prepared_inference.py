@@ -51,7 +51,7 @@ class Output:
         count = len(records.names)
         rows: Array = values.reshape(-1, *self.shape)[:count]
         if self.scaling is None or records.series is None:
-            return rows.copy()
+            return np.array(rows)
         return self.scaling.original(rows, records.series)
 
     def to_json(self, values: Array) -> Row:
