@@ -70,7 +70,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the number of processes: two for entire folders, none for single files."""
-    alone = config.option.soak or not all(Path(name).is_dir() for name in config.args)
+    alone = _tier(config) in (tiers.Tier.SOAK, tiers.Tier.GPU) or not all(
+        Path(name).is_dir() for name in config.args
+    )
     return 0 if alone else min(_PROCESSES, available_cores())
 
 
@@ -107,6 +109,8 @@ def pytest_testnodedown(node: WorkerController, error: object) -> None:
 
 
 def _tier(config: pytest.Config) -> tiers.Tier:
+    if config.option.markexpr == "gpu":
+        return tiers.Tier.GPU
     if config.option.soak:
         return tiers.Tier.SOAK
     return tiers.Tier.FULL if config.option.full else tiers.Tier.PLAIN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.api.html import drawing, heading, paragraph, section, table
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import Evaluation
 from mxrun.inference.head_statistics import HeadEvaluation

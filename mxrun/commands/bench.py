@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
+from mxrun.base.device import GPU
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.config import RunOptions
@@ -171,14 +172,31 @@ def bench(options: BenchOptions, notify: Notify, started_at: float) -> BenchRepo
     """
     built = load(find_config(options.config), options.overrides, options.batch)
     training = options.phase == "train"
-    if training and options.against:
-        _require_whole_batches(built.options)
+    if options.against:
+        _require_same_device(built.options, options.against)
+        if training:
+            _require_whole_batches(built.options)
     compare = _comparison(options, notify)
     with preparing(built.options, notify):
         run = planned(built, training, options.threads, notify)
         if run.built.parts > 1:
             return _measured_in_parts(built, run, options, notify, started_at)
         return _measured(run, options, compare, notify, started_at)
+
+
+def _require_same_device(options: RunOptions, against: Sequence[str]) -> None:
+    """Raise UserError for baselines that do not run on the config's kind of device."""
+    kind, _ = options.device
+    if kind != GPU:
+        return
+    # Imported on demand, as in `_comparison`.
+    from mxrun.peers.baseline import KINDS
+
+    wrong = [name for name in against if name in KINDS and not KINDS[name].has_cards]
+    if wrong:
+        problem = f"--against {','.join(wrong)}: runs on the processor, and the config on {kind}"
+        place = options.place("context")
+        raise UserError(Diagnostic(problem, place, hint="add context=cpu, or compare with torch"))
 
 
 def _require_whole_batches(options: RunOptions) -> None:

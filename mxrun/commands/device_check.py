@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CPU
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError
@@ -133,7 +134,7 @@ def check_device(context: str, after: str | None, progress: Progress) -> dict[st
         "captures": not flags.debug(),
         "installation": info(),
     }
-    checks = [*_probes(device), *_rest(context, device, Conditions(1, kind, index), after)]
+    checks = [*probe_checks(device), *_rest(context, device, Conditions(1, kind, index), after)]
     outcomes: list[DeviceOutcome] = []
     is_ended = False
     for number, check in enumerate(checks):
@@ -178,7 +179,7 @@ def _rest(
 ) -> list[DeviceCheck]:
     """Return operators and networks, behind the check `after`; UserError if there is none."""
     operators = [operator_check(name, device, conditions) for name in list_operators()]
-    checks = [*operators, *_networks(context)]
+    checks = [*operators, *network_checks(context)]
     if after is None:
         return checks
     names = [check.name for check in checks]
@@ -191,7 +192,8 @@ def _rest(
 # -- probes ------------------------------------------------------------------------------------
 
 
-def _probes(device: Device) -> list[DeviceCheck]:
+def probe_checks(device: Device) -> list[DeviceCheck]:
+    """Return the checks of all probes, and of a library's call within a graph."""
     return [
         *(probe_check(device, probe) for probe in PROBES),
         DeviceCheck(
@@ -322,7 +324,8 @@ def _compare_operator(
 # -- networks ----------------------------------------------------------------------------------
 
 
-def _networks(context: str) -> Iterator[DeviceCheck]:
+def network_checks(context: str) -> Iterator[DeviceCheck]:
+    """Yield the comparison of the first steps of each network in each precision."""
     for precision in (FLOAT32, BFLOAT16):
         for name, batch in NETWORKS:
             yield DeviceCheck(

@@ -175,9 +175,11 @@ def outside_bytes(options: RunOptions, plan: Plan, notify: Notify = ignore_note)
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
     """
-    device = open_device(options, plan.device)
+    device, index = open_device(options, plan.device), plan.device.index
     memory = device.unbacked(plan.planned_bytes)
+    own = [device.memory_bytes(index)]
     programs = [bind(phase, device, memory) for phase in plan.phases.values()]
+    own.append(device.memory_bytes(index))
     # An empty loop, which starts the pool's threads with their stacks.
     nothing = Addition(count=0, source=None, target=None)
     start_threads = device.host_loop(add_loop, nothing, _MANY)
@@ -199,7 +201,21 @@ def outside_bytes(options: RunOptions, plan: Plan, notify: Notify = ignore_note)
         # The compiler's memory is never freed; later processes find its results in the cache.
         "compiler_ran": "mxrun.codegen.sequential.compiler" in sys.modules,
         "temporary_bytes": _temporary_bytes(device, plan, notify),
+        "device": _device_figures(*own),
     }
+
+
+def _device_figures(
+    before: tuple[int, int] | None, after: tuple[int, int] | None
+) -> dict[str, int] | None:
+    """Return what is outside the plan in a device's own memory, from its free and all bytes.
+
+    before, after: binding. occupied_bytes: by the driver for this process, and by other programs.
+    programs_bytes: by the bound programs. None for a device in the host's memory.
+    """
+    if before is None or after is None:
+        return None
+    return {"occupied_bytes": before[1] - before[0], "programs_bytes": before[0] - after[0]}
 
 
 def _temporary_bytes(device: Device, plan: Plan, notify: Notify) -> int | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.locks import new_lock
 from mxrun.base.tensor import Shape
 from mxrun.executor.executor import Executor
@@ -50,9 +50,9 @@ class Output:
         """Return a copy of the records of a batch, [batch, *shape], as they are reported."""
         count = len(records.names)
         rows: Array = values.reshape(-1, *self.shape)[:count]
-        if self.scaling is None or records.series is None:
-            return np.array(rows)
-        return self.scaling.original(rows, records.series)
+        if self.scaling is not None and records.series is not None:
+            rows = self.scaling.original(rows, records.series)
+        return np.array(rows)
 
     def to_json(self, values: Array) -> Row:
         """Return one record's result as JSON; of equal values the lower class comes first."""

@@ -13,12 +13,14 @@ compared at a lower rate.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
+from mxrun.base.device import GPU
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
 from mxrun.frontend import ModelDefinition
@@ -246,11 +248,13 @@ def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
     Raises UserError for networks and training that they do not support.
     """
     model, training = built.model, built.training
-    symbol, threads = peer_symbol(model.symbol.tojson()), steps.executor.plan.device.threads
+    symbol, threads = peer_symbol(model.symbol.tojson()), steps.executor.plan.device.host_threads
+    kind, index = built.options.device
+    device = f"cuda:{index}" if kind == GPU else "cpu"
     if problems := _mixed(built):
         raise UserError(problems)
     if steps.phase != TRAIN:
-        return Comparison(symbol, "infer", threads=threads)
+        return Comparison(symbol, "infer", threads=threads, device=device)
     problems = [
         Diagnostic(f"training with {feature} cannot be compared with peers", hint=hint)
         for feature, is_used, hint in (
@@ -274,7 +278,8 @@ def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
         for name, rule in training.rules.items()
     }
     max_norm = None if training.clipping is None else training.clipping.max_norm
-    return Comparison(symbol, "train", updates, training.optimizer.lr, threads, max_norm)
+    rate = training.optimizer.lr
+    return Comparison(symbol, "train", updates, rate, threads, max_norm, device)
 
 
 def _mixed(built: ModelDefinition) -> list[Diagnostic]:

@@ -77,11 +77,17 @@ MORE_MEMORY = (
 )
 
 
+# What needs no look at the limits, which are in files: half the time of a prediction from one row.
+_LITTLE = 1 << 20
+
+
 def check_memory(where: Path | str, needed: int) -> None:
     """Raise UserError if the `needed` bytes exceed the memory that the process may still allocate.
 
     where: name of the file whose content needs the memory.
     """
+    if needed < _LITTLE:
+        return
     remaining = remaining_bytes()
     if needed > remaining:
         problem = f"{where}: its content does not fit into memory"

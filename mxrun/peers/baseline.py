@@ -27,7 +27,8 @@ _EXECUTOR = ("executor",)
 class BaselineKind:
     """A peer framework: its package, its worker module, and its modes of execution.
 
-    train, infer: modes by precision. reads: format of the network, `symbol` or `onnx`.
+    train, infer: modes by precision. reads: format of the network, `symbol` or `onnx`. has_cards:
+    whether it is compared on cards.
     """
 
     package: str
@@ -35,6 +36,7 @@ class BaselineKind:
     train: Mapping[str, tuple[str, ...]]
     infer: Mapping[str, tuple[str, ...]]
     reads: str = "symbol"
+    has_cards: bool = False
 
     def modes(self, phase: str, precision: str, images: bool) -> tuple[str, ...]:
         """Return the modes that run a phase; empty if unsupported.
@@ -68,12 +70,14 @@ KINDS: Mapping[str, BaselineKind] = {
             FLOAT32: _both_layouts("eager", "frozen"),
             BFLOAT16: _both_layouts("eager autocast-bfloat16", "eager bfloat16", "frozen bfloat16"),
         },
+        has_cards=True,
     ),
     "torch-compile": BaselineKind(
         "torch",
         "pytorch_worker.py",
         {FLOAT32: _both_layouts("compile"), BFLOAT16: _both_layouts("compile autocast-bfloat16")},
         {FLOAT32: _both_layouts("compile"), BFLOAT16: _both_layouts("compile bfloat16")},
+        has_cards=True,
     ),
     "mxnet": BaselineKind("mxnet", "mxnet_worker.py", {FLOAT32: _EXECUTOR}, {FLOAT32: _EXECUTOR}),
     "onnxruntime": BaselineKind(
@@ -173,6 +177,7 @@ class Comparison:
     rate: float = 0.0
     threads: int = 1
     max_norm: float | None = None
+    device: str = "cpu"
 
 
 class BaselineProcess:

@@ -22,8 +22,8 @@ class Task:
 
     updates: for each trained parameter its update operator, the operator's parameters and number of
     states. rate: factor of their `lr`. max_norm: to which the norm of all rescaled gradients
-    together is clipped, if any. batches: stacked along a first axis. The runner
-    owns the arrays and may overwrite them.
+    together is clipped, if any. batches: stacked along a first axis. device: cpu, or PyTorch's name
+    of a card. The runner owns the arrays and may overwrite them.
     """
 
     symbol: str
@@ -33,6 +33,7 @@ class Task:
     rate: float
     threads: int
     max_norm: float | None
+    device: str
     variables: Mapping[str, Array]
     batches: Mapping[str, Array]
 

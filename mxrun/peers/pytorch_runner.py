@@ -6,6 +6,7 @@ benefit run in bfloat16; `bfloat16`: the entire module is converted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -28,7 +29,12 @@ class _Inputs:
             name: tensor if tensor.is_floating_point() else tensor.long()
             for name, tensor in as_tensors(task.batches).items()
         }
-        self.buffers = [torch.zeros_like(batch[0]) for batch in self.batches.values()]
+        if task.device != "cpu":
+            # As mxrun's, they are copied to the card in every step.
+            self.batches = {name: batch.pin_memory() for name, batch in self.batches.items()}
+        self.buffers = [
+            torch.zeros_like(batch[0], device=task.device) for batch in self.batches.values()
+        ]
         if _has(task, "bfloat16"):
             self.buffers = [b.bfloat16() if b.is_floating_point() else b for b in self.buffers]
         if _has(task, "channels-last"):
@@ -41,13 +47,15 @@ class _Inputs:
     def load(self) -> list[Tensor]:
         """Copy the next batch to the buffers and return them."""
         for buffer, batch in zip(self.buffers, self.batches.values(), strict=True):
-            buffer.copy_(batch[self._next])
+            buffer.copy_(batch[self._next], non_blocking=True)
         self._next = (self._next + 1) % self._count
         return self.buffers
 
 
 def _network(task: Task) -> TorchNetwork:
-    variables = as_tensors(task.variables)
+    variables = {
+        name: tensor.to(task.device) for name, tensor in as_tensors(task.variables).items()
+    }
     names = tuple(task.batches)
     network = build_network(read_symbol(task.symbol), variables, names, task.updates)
     if _has(task, "channels-last"):
@@ -65,8 +73,13 @@ def _region(task: Task) -> AbstractContextManager[object]:
     """Return the context for forward: autocast, or none."""
     region: AbstractContextManager[object] = nullcontext()
     if _has(task, "autocast-bfloat16"):
-        region = torch.autocast("cpu", torch.bfloat16)
+        region = torch.autocast(torch.device(task.device).type, torch.bfloat16)
     return region
+
+
+def _wait(task: Task) -> Callable[[], None]:
+    """Return the function that ends a step: it waits for a card."""
+    return (lambda: None) if task.device == "cpu" else torch.cuda.synchronize
 
 
 class PyTorchTraining(TrainingRunner):
@@ -85,8 +98,11 @@ class PyTorchTraining(TrainingRunner):
         (self._rescale,) = rescale
         # `forward` directly: the traced module's `__call__` adds a wrapper for tracebacks.
         self._network, self._region = network.module.forward, _region(task)
-        compiled = _has(task, "compile")
-        self._forward = torch.compile(self._objective) if compiled else self._objective
+        self._forward, self._wait = self._objective, _wait(task)
+        if _has(task, "compile"):
+            # On cards with graphs of launches, as mxrun has.
+            mode = "default" if task.device == "cpu" else "reduce-overhead"
+            self._forward = torch.compile(self._objective, mode=mode)
         self._loss = torch.zeros(())
 
     def _objective(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,6 +121,7 @@ class PyTorchTraining(TrainingRunner):
         if self._bound is not None:
             torch.nn.utils.clip_grad_value_(self._trained, self._bound)
         self._optimizer.step()
+        self._wait()
 
     def loss(self) -> float:
         """Return the last step's loss."""
@@ -125,6 +142,7 @@ class PyTorchInference(InferenceRunner):
             traced = torch.jit.trace(network, tuple(self._inputs.buffers))
             self._forward = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
         self._outputs: tuple[Tensor, ...] = ()
+        self._wait = _wait(task)
 
     def step(self) -> None:
         """Run one step."""
@@ -132,13 +150,19 @@ class PyTorchInference(InferenceRunner):
         # no_grad, because the compiler's freezing does not support inference_mode.
         with torch.no_grad(), self._region:
             self._outputs = self._forward(*inputs)
+        self._wait()
 
     def outputs(self) -> list[Array]:
         """Return the last step's outputs."""
-        return [output.detach().float().contiguous().numpy() for output in self._outputs]
+        return [output.detach().float().contiguous().cpu().numpy() for output in self._outputs]
 
 
 def open_runner(task: Task) -> Runner:
     """Create the runner of a task; raises ValueError for unsupported operators."""
     torch.set_num_threads(task.threads)
+    if task.device != "cpu":
+        # float32 without tensor cores, as mxrun's.
+        torch.backends.cudnn.allow_tf32 = False
+        # Of tensors that operators make.
+        torch.set_default_device(task.device)
     return PyTorchTraining(task) if task.phase == "train" else PyTorchInference(task)

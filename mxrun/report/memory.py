@@ -241,6 +241,14 @@ def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     table.add_row("main thread's stack", bytes_text(outside["stack_bytes"]))
     table.add_row("threads", bytes_text(outside["threads_bytes"]))
     yield table
+    if outside["device"] is not None:
+        occupied, programs = (
+            bytes_text(outside["device"][f"{name}_bytes"]) for name in ("occupied", "programs")
+        )
+        yield Text(
+            f"On the card {occupied} are occupied by its driver for this process and by other "
+            f"programs, and {programs} by kernels, tables and constants of the plan."
+        )
     compiled = (
         " The compiler ran just now; processes that find its results in the cache do not load it."
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, listed
 from mxrun.io.series.clock import Clock
@@ -81,19 +82,15 @@ class _Choice:
         for name, columns in (("past", self.past), ("known", self.known)):
             if columns:
                 found[name] = [self.key(each) for each in columns]
-        columns = {**self._own_cells(), **self.columns}
+        columns = self.columns | dict(self._own_cells())
         return {**found, **({"columns": columns} if columns else {})}
 
-    def _own_cells(self) -> dict[str, object]:
-        """Return the treatment of columns whose numbers have a form of their own."""
-        found: dict[str, object] = {}
-        own = self.outline.form.columns or {}
+    def _own_cells(self) -> Iterator[tuple[str, object]]:
+        """Yield the treatment of columns that are not written as the table's others."""
         for column in (*self.targets, *self.past, *self.known):
-            form = own.get(self.outline.key(column))
-            if form is not None and form.cells is not None:
-                cells = written_cells(form.cells)
-                found[self.outline.key(column)] = {"number": {"cells": cells}}
-        return found
+            own = self.outline.own_cells(column)
+            if own is not None:
+                yield self.outline.key(column), {"number": {"cells": written_cells(own)}}
 
 
 def survey_series(

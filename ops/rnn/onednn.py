@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mxrun.base.device import Cut, DeviceDescription
+from mxrun.base.device import CUDA, Cut, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.device.cpu.onednn import operations
@@ -273,6 +273,11 @@ class _GradientSpace:
         if replaced is not None:
             self.in_place.append((replaced, number))
         return extra(number)
+
+
+@implement("RNN", backend="blocks", devices=(CUDA,))
+class BlockRNN(OnednnRNN):
+    """The same loops on GPUs, half a warp for a sequence, with products by block kernels."""
 
 
 def _layout(prop: RNNProperty, request: ForwardRequest) -> SequenceLayout | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from doc_pages import blocks_of
+from onnx_environment import onnx_python
 from training import run_training
 
 import mxrun
@@ -16,6 +19,7 @@ from mxrun.commands.init import init
 from mxrun.options.convert import ConvertOptions
 from mxrun.options.init import InitOptions
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS = [
     ("12.03.2021", "1.234,50", "5%", "late and broken parcel, order 1", "yes"),
     ("01.11.2022", "7,25", "17%", "very good, thanks for all, order 2", "no"),
@@ -76,3 +80,42 @@ def test_the_metadata_of_onnx_hold_what_reads_raw_rows(run):
     by_name = {column["name"]: column for column in data["encoding"]}
     assert by_name["day"]["format"] == "%d.%m.%Y"
     assert "broken" in by_name["note"]["words"]
+
+
+def test_the_lines_of_the_page_on_tables_make_what_the_network_reads(empty_folder):
+    (block,) = [
+        each
+        for each in blocks_of((ROOT / "mxrun/docs/tables.md").read_text())
+        if each.file == "serve.py"
+    ]
+    Path("serve.py").write_text(block.text)
+    lines = ["day;price;kind;size;back"]
+    for at in range(80):
+        kind = ("new", "old", "", "rare")[at % 4 if at < 60 else at % 2]
+        price = "" if at % 7 == 0 else f"{1 + at * at}.5"
+        lines.append(f"{1 + at % 28:02}.03.2021;{price};{kind};{'SML'[at % 3]};{'yn'[at % 2]}")
+    Path("t.csv").write_text("\n".join(lines) + "\n")
+    columns = (
+        "{day: {date: {format: '%d.%m.%Y'}}, price: {number: {indicator: true, scale: log}}, "
+        "kind: {category: {min_count: 20}}, size: {category: {encoding: ordinal}}}"
+    )
+    init(InitOptions(source="t.csv", name="t", settings=(f"columns={columns}",)))
+    run_training("threads=1", "train.epochs=3", config=Path("t.yaml"))
+    convert(ConvertOptions(source="runs/t", output=Path("t.onnx")))
+    rows = [
+        {"day": "04.05.2022", "price": 12.5, "kind": "new", "size": "M"},
+        {"day": "04.05.2022", "price": None, "kind": None, "size": None},
+        {"day": "01.01.2020", "price": -3, "kind": "unknown", "size": "XL"},
+        {"day": "01.01.2020", "kind": "rare", "size": "L"},
+    ]
+    done = subprocess.run(
+        [onnx_python(), "serve.py", "t.onnx"],
+        input="\n".join(map(json.dumps, rows)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    expected = mxrun.load("runs/t").predict(rows).values
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)

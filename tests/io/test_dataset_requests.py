@@ -6,16 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import python_output
-from refusals import only_problem
 
 from mxrun import datasets, io
 from mxrun.base.docstrings import docstring
 from mxrun.base.errors import SourceLocation, UserError
-from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import Field
-from mxrun.io.dataset.registry import DATASETS, DatasetFormat
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.dataset.split import Split
 
@@ -161,19 +157,3 @@ def test_nothing_is_unpickled():
     for package in (io, datasets):
         for file in Path(next(iter(package.__path__))).glob("*.py"):
             assert "pickle" not in file.read_text().lower()
-
-
-@pytest.mark.parametrize(
-    ("returned", "got"),
-    [
-        ([1, 2], "list"),
-        (Dataset("own", {"data": np.zeros((3, 2), "f4")}), "'data': ndarray"),
-        (Dataset("own", {"data": Field(np.array([["a"], ["b"]]))}), "'data': records of <U1"),
-        (Dataset("own", {"data": Field(np.array([None, 1]))}), "'data': records of object"),
-    ],
-)
-def test_what_is_no_data_set_is_refused(returned: object, got: str) -> None:
-    form = DatasetFormat("own", Parameters, ("all",), lambda *_: returned)
-    problem = only_problem(form.open, Parameters(), "all", {})
-    assert problem.problem == "the data set 'own' returned what is no data set"
-    assert problem.got == got

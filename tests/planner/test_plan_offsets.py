@@ -50,7 +50,7 @@ def planned(device: DeviceDescription) -> Plan:
 
 
 def test_blocks_begin_at_multiples_of_the_devices_alignment() -> None:
-    on_card = planned(Card.recorded(recorded_card("h100")).description(0))
+    on_card = planned(Card.recorded(recorded_card("h100").properties).description(0))
     on_cpu = planned(DeviceDescription(CPU, numpy_bodies=NumpyBodies.FLOAT32))
     for plan, alignment in ((on_card, 256), (on_cpu, 64)):
         blocks = [*plan.pinned, *(each for p in plan.phases.values() for each in p.blocks)]

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from gpu_emulator.operators import ON_CPU, runs
+from operator_rows import ROWS
+
 import mxrun.ops
 from mxrun import library
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -17,7 +20,7 @@ from mxrun.codegen.scalar_functions import VOCABULARY, Function
 from mxrun.codegen.scalar_value import LoopForm
 from mxrun.operator import native_kernel, scalar
 from mxrun.operator.optimizer_property import OptimizerProperty
-from mxrun.operator.register import OPERATORS, create
+from mxrun.operator.register import OPERATORS, create, implementations
 from mxrun.operator.simple_entry import Formula, SimpleEntry
 
 # Functions that no card can run, with the reason.
@@ -34,6 +37,16 @@ SPILLING = {
 }
 # Arguments with which functions are compiled for cards.
 _KNOWN = {"is_paired": 0}
+# Rows of operators, one for each function that runs maps, whose maps it has here.
+_MAPPED = {
+    "exp": "scaled_dot_product_attention-2x17x24-num_heads=2-causal=True-packed=True-max_length=33"
+    "-use_position=True",
+    "gelu": "_bias_activation-6x5",
+    "gru": "RNN-3x2x4-state_size=3-mode=gru-num_layers=1",
+    "lstm": "RNN-3x2x4-state_size=3-mode=lstm-num_layers=1",
+    "power": "broadcast_power-2x3x4-1x3x1",
+    "silu": "gated_activation-3x5x66-act_type=silu",
+}
 # Operands of functions of several numbers.
 _OPERANDS = {"pow": 2, "mod": 2, "maximum": 2, "minimum": 2, "fma": 3}
 
@@ -45,12 +58,31 @@ def native_functions() -> dict[str, NativeFunction]:
     for module in [*_modules(), native_kernel]:
         for value in vars(module).values():
             if isinstance(value, NativeFunction) and value.body.__module__ == module.__name__:
-                short = module.__name__.removeprefix("mxrun.").removeprefix("ops.")
-                name = f"{short}.{value.body.__name__}"
+                name = f"{_short(module.__name__)}.{value.body.__name__}"
                 known = {key: _KNOWN[key] for key in value.arguments.keys() & _KNOWN}
                 found[name] = function = value.with_constants(**known)
                 if function.bfloat16.arguments != function.arguments:
                     found[f"{name} {BFLOAT16}"] = function.bfloat16
+    return found
+
+
+@cache
+def mapped_functions() -> Mapping[str, NativeFunction]:
+    """Return the native functions that run maps by name, with those of some rows of operators."""
+    library.load()
+    rows, found = {str(row): row for row in ROWS}, {}
+    for what, name in _MAPPED.items():
+        known = implementations(rows[name].operator)
+        # Which loop of a recurrent layer a CPU runs in bfloat16 depends on its instructions.
+        for is_low in (False, True) if "jit" in known else (False,):
+            made = runs(rows[name], known.get("jit") or known["onednn"], ON_CPU, is_low)
+            run, back = made or (None, [])
+            for launch in (each for own in (run, *back) if own for each in own.launches):
+                function = getattr(launch, "function", None)
+                if isinstance(function, NativeFunction) and function.maps:
+                    short = f"{_short(function.body.__module__)}.{function.body.__name__}"
+                    low = f" {BFLOAT16}" * is_low
+                    found.setdefault(f"{short} of {what}{low}", function)
     return found
 
 
@@ -77,6 +109,10 @@ def maps(stored: str = "") -> dict[str, MapLoop]:
             kernel = scalar.compile(_call_of(name), operands=operands, dtype=dtype)
             found[_loop(kernel, stored)] = f"{name} of {dtype}"
     return {name: loop for loop, name in found.items()}
+
+
+def _short(module: str) -> str:
+    return module.removeprefix("mxrun.").removeprefix("ops.")
 
 
 def _modules() -> Iterator[Any]:
@@ -114,8 +150,15 @@ def _loop(kernel: scalar.MapKernel, stored: str = "") -> MapLoop:
 @cache
 def everything() -> Mapping[str, NativeFunction | MapLoop]:
     """Return all functions that cards run, and all maps, by name."""
+    # Without maps, these functions never run.
+    apart = {each.body for each in mapped_functions().values()}
     functions = native_functions().items()
     return {
-        **{key: each for key, each in functions if key.partition(" ")[0] not in REFUSED},
+        **{
+            key: each
+            for key, each in functions
+            if key.partition(" ")[0] not in REFUSED and each.body not in apart
+        },
+        **mapped_functions(),
         **maps(),
     }

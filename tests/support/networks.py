@@ -168,6 +168,9 @@ def fill(executor: Executor, seed: int = 0) -> None:
         array = executor.tensor(block.name).mirror().array
         if array.dtype == np.int32:
             array[...] = generator.integers(0, 4, array.shape)
+        elif array.dtype == np.int64:
+            # Keys and steps of random numbers, beside which the others are those of any network.
+            array[...] = 0
         elif block.name.endswith(":mom") or block.memory_class is MemoryClass.CARRIED:
             array[...] = 0
         else:

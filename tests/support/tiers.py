@@ -11,6 +11,9 @@ one test function in ten, by hash, at least one, and the same share of their cas
 `full` is left out; of a matrix marked `whole` every case is included, of one marked `sparse` a
 twelfth for all operators together.
 
+Tests marked `gpu` run with `-m gpu` alone, in the order of their files, which is that in which
+faults are looked for.
+
 A test requested by node id runs in any tier, and so does a `full` or sampled test in a run of few
 tests. Soak tests run with `--soak` or by node id only.
 """
@@ -39,6 +42,7 @@ MARKERS = {
     "commands": "runs whole commands or trainings, as all of tests/cli, tests/commands, "
     "tests/frontend and the rooms of the commands does: plain `pytest` runs a tenth",
     "soak": "takes minutes, and is run by hand: `pytest --soak`",
+    "gpu": "needs a card, and is run by hand: `pytest -m gpu`",
 }
 
 
@@ -48,6 +52,7 @@ class Tier(Enum):
     PLAIN = "a sample of the large matrices; --full runs every test, --soak the long ones"
     FULL = "every test; --soak runs the long ones"
     SOAK = "the long tests alone"
+    GPU = "those of a card alone"
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,14 @@ class Case:
 
 def choose(cases: Sequence[Case], tier: Tier) -> list[Case]:
     """The cases that a run takes, in their order."""
+    if tier is Tier.GPU:
+        return [case for case in cases if "gpu" in case.marks or case.named]
     soak = tier is Tier.SOAK
-    candidates = [case for case in cases if ("soak" in case.marks) == soak or case.named]
+    candidates = [
+        case
+        for case in cases
+        if (("soak" in case.marks) == soak and "gpu" not in case.marks) or case.named
+    ]
     if tier is not Tier.PLAIN or len(candidates) <= FEW:
         return candidates
     return _sample(candidates)

@@ -73,7 +73,9 @@ class CudaDevice(Device):
     def missing(cls) -> str:
         """Return why no card can be used, or why cuDNN is missing; empty if neither is true."""
         why = cudnn.reason()
-        without = f"{why}; convolutions and other products run in NumPy on the host" if why else ""
+        without = (
+            f"{why}; products and convolutions are mxrun's own, which are slower" if why else ""
+        )
         return library.problem() or without
 
     @classmethod

@@ -9,13 +9,13 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.machine import Machine
 from mxrun.device.cuda.cudnn.launch import PlanLaunch
@@ -127,20 +127,25 @@ class GraphSegment:
                 self._graph.launch(queue.stream)
 
     def _capture(self) -> None:
-        stream, errors = self._queue.stream, self._queue.cupy.errors
-        mode = self._queue.cupy.runtime.streamCaptureModeThreadLocal
+        queue = self._queue.capturing
+        errors: tuple[type[Exception], ...] = (*queue.cupy.errors, InternalError)
+        mode = queue.cupy.runtime.streamCaptureModeThreadLocal
+        if any(isinstance(call, PlanCall) for call in self._calls):
+            # Its handle allocates memory.
+            _ = queue.cudnn
         # Memory that the collector frees meanwhile would end the capture.
         was_collecting = gc.isenabled()
         gc.disable()
         try:
-            stream.begin_capture(mode)
-            try:
-                for call in self._calls:
-                    call.start(self._queue)
-            finally:
-                graph = stream.end_capture()
+            with queue.lock:
+                queue.stream.begin_capture(mode)
+                try:
+                    for call in self._calls:
+                        call.start(queue)
+                finally:
+                    graph = queue.stream.end_capture()
             self._graph = graph
-        except (*errors, InternalError) as error:
+        except errors as error:
             self._is_eager = True
             self._note(f"{len(self._calls)} launches cannot be captured as a graph: {error}")
         finally:

@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.locks import new_lock
 from mxrun.base.once import cached_property
 from mxrun.device.cuda import library
 from mxrun.device.cuda.cudnn import library as cudnn
@@ -51,6 +52,8 @@ class Queue:
         self.use()
         # Work on the null stream, such as a library's own, does not wait for it.
         self.stream = self.cupy.stream.Stream(non_blocking=True)
+        # Of a capture or of a call of cuDNN, whose handles serve one thread at a time.
+        self.lock = new_lock()
         # What copies that were started use, by their numbers.
         self._numbers = itertools.count()
         self._copying: dict[int, PinnedPlace] = {}
@@ -105,6 +108,11 @@ class Queue:
             self.stream.synchronize()
         for number in copying:
             self._copying.pop(number, None)
+
+    @cached_property
+    def capturing(self) -> Queue:
+        """Queue for captures, which the work of other threads on this one would be part of."""
+        return Queue(self.index)
 
     @cached_property
     def cudnn(self) -> int:

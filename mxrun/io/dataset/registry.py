@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.dataclass import dataclass
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.registry import Registry
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.pixels import Whites
 from mxrun.io.images.options import reads_as_stored
 from mxrun.io.tables.encoding import TableEncoding
@@ -71,10 +70,11 @@ class DatasetFormat:
         """
         more = (vocabulary,) if self.learns_vocabulary else ()
         found = self.read(options, split, inputs, *more)
-        if wrong := _why_no_dataset(found):
-            problem = f"the data set {self.name!r} returned what is no data set"
-            expected = "a Dataset whose fields are Fields of numbers, by name"
-            raise UserError(Diagnostic(problem, None, expected, wrong))
+        if not isinstance(found, Dataset):
+            code = self.read.__code__
+            problem = f"the data set {self.name!r} was not read: {code.co_name} returned no Dataset"
+            place = SourceLocation(code.co_filename, code.co_firstlineno, 1)
+            raise UserError(Diagnostic(problem, place, "a Dataset", type(found).__name__))
         if not reads_as_stored(options):
             return found
         lazy = {name: replace(column, as_stored=True) for name, column in found.lazy.items()}
@@ -83,22 +83,6 @@ class DatasetFormat:
     def is_lazy(self, options: Parameters) -> bool:
         """Return whether records are read on demand with these options."""
         return self.lazy if isinstance(self.lazy, bool) else self.lazy(options)
-
-
-def _why_no_dataset(found: object) -> str:
-    """Return what is wrong with the result of a data set's function; empty if nothing is."""
-    if not isinstance(found, Dataset):
-        return type(found).__name__
-    for name, column in found.fields.items():
-        if not isinstance(column, Field):
-            return f"{name!r}: {type(column).__name__}"
-        if not isinstance(column.records, np.ndarray) or column.records.dtype.kind not in "biuf":
-            kind = getattr(column.records, "dtype", type(column.records).__name__)
-            return f"{name!r}: records of {kind}"
-    for name, lazy in found.lazy.items():
-        if not isinstance(lazy, LazyField):
-            return f"{name!r}: {type(lazy).__name__}"
-    return ""
 
 
 DATASETS: Registry[DatasetFormat] = Registry("data set")

@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.convert import first_unrepresentable
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.tables.cells import USUAL_CELLS, CellForm, category_text, cell_text

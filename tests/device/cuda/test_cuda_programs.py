@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -235,6 +236,39 @@ def test_a_failed_capture_is_run_launch_by_launch_with_a_note(card: Any, device:
     assert device.take_notes() == []
 
 
+def test_other_threads_work_during_a_capture(
+    card: Any, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Tensors(device)
+    rows[0] = 1
+    program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))
+    program.run()
+    import cupy
+
+    end = cupy.cuda.Stream.end_capture
+    seen: list[list[float]] = []
+
+    def end_later(stream: Any) -> Any:
+        """Read and write from another thread before a capture ends."""
+
+        def work() -> None:
+            seen.append(rows[1])
+            rows[2] = 7
+
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+        return end(stream)
+
+    monkeypatch.setattr(cupy.cuda.Stream, "end_capture", end_later)
+    for run in (2, 3):
+        program.run()
+        assert rows[1] == [run] * 5
+    assert (seen, rows[2]) == ([[1] * 5], [7] * 5)
+    assert device.take_notes() == []
+    assert card.counts["capture"] == 1
+
+
 @pytest.mark.parametrize("card", [{"fails": ["add_loop"]}], indirect=True)
 def test_an_illegal_address_names_the_launch(device: Device) -> None:
     rows = Tensors(device)
@@ -363,8 +397,6 @@ def test_launches_of_other_devices_are_refused(device: Device) -> None:
 
 
 def test_another_thread_uses_the_same_card(device: Device) -> None:
-    import threading
-
     rows = Tensors(device)
     rows[0] = 1
     program = device.bind(steps(addition(rows.handle(0), rows.handle(1))))

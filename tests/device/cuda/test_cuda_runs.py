@@ -1,4 +1,4 @@
-"""Commands on a card, for which a stand-in for CuPy runs the CPU's loops by CUDA's rules."""
+"""Commands on a card, for which a stand-in for CuPy runs emulated kernels by CUDA's rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_training_gives_the_bits_of_the_cpu(tmp_path: Path) -> None:
     assert card["threads"] == 1
 
 
-def test_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
+def test_F1_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
     arguments = ("digits_lenet", "context=gpu", "train.epochs=2")
     done = succeeded(mxrun("train", *arguments, cwd=tmp_path, environment=stand_in.environment()))
     assert "no kernel for cards" not in done.stderr
@@ -46,7 +46,7 @@ def test_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
     assert summary["memory"]["touched_bytes"] == summary["memory"]["planned_bytes"]
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(
+def test_F5_a_killed_run_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in stand_in.environment().items():
@@ -87,13 +87,15 @@ def test_a_trained_network_runs_on_card_and_cpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("verify", "digits_lenet"),
+        ("verify", "digits_lenet", "--steps", "2", "--batch", "4"),
         ("bench", "digits_lenet", "--steps", "5"),
-        ("inspect-memory", "digits_lenet"),
-        ("train", "gpt_tiny", "train.max_steps=3"),
-        ("train", "lstm_tiny", "train.max_steps=3"),
-        ("train", "resnet20_cifar10", "train.max_steps=2", "data.batch_size=4"),
-        ("train", "digits_lenet", "train.epochs=1", "--profile"),
+        ("bench", "digits_lenet", "--phase", "infer", "--steps", "2"),
+        ("check", "digits_lenet"),
+        ("inspect-memory", "digits_lenet", "--what-if"),
+        ("train", "gpt_tiny", "train.max_steps=3", "data.batch_size=1", "data.eval=null"),
+        ("train", "lstm_tiny", "train.max_steps=3", "data.batch_size=2", "data.eval=null"),
+        ("train", "resnet20_cifar10", "train.max_steps=2", "data.batch_size=2", "data.eval=null"),
+        ("train", "digits_lenet", "train.max_steps=4", "--profile"),
     ],
     ids=" ".join,
 )
@@ -101,3 +103,15 @@ def test_commands_run_on_a_card(command: tuple[str, ...], tmp_path: Path) -> Non
     found = result(*command, "context=gpu:0", cwd=tmp_path, environment=stand_in.environment())
     if command[0] == "verify":
         assert found["passed"]
+
+
+def test_memory_outside_the_plan_is_measured_on_the_card(tmp_path: Path) -> None:
+    inspect = ("inspect-memory", "mlp_regression", "context=gpu")
+    environment = stand_in.environment(context=300 << 20)
+    found = result(*inspect, cwd=tmp_path, environment=environment)["outside"]["device"]
+    assert found["occupied_bytes"] == 300 << 20
+    # Tables and constants, each in a block of its own.
+    assert 0 < found["programs_bytes"] < 1 << 20
+    shown = succeeded(mxrun(*inspect, cwd=tmp_path, environment=environment)).stdout
+    assert "On the card 300.00 MiB are occupied by its driver" in shown
+    assert result("inspect-memory", "mlp_regression", cwd=tmp_path)["outside"]["device"] is None

@@ -15,22 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_emulator.emulated import emulated
-from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments, slot_of
+from mxrun.codegen.gpu_kernel import GpuKernel
 from mxrun.codegen.host_loop import HostLoop, loop_on_one_thread
 from mxrun.codegen.jit import NativeFunction, require_arguments
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.cpu.program import CpuProgram
 from mxrun.device.cpu.tape import entries_of
-from mxrun.device.cuda.card import ALIGNMENT
+from mxrun.device.cuda.card import Card
+from mxrun.device.cuda.recorded_cards import recorded_card
 from mxrun.device.host_memory import HostMemory
 from mxrun.device.interface import ProgramStep
 from mxrun.device.registry import register_device
 from mxrun.operator.launch import Handle, Launch, LoopLaunch, PythonLaunch, Repeat, Views
 
-# Half-warps that an H100 runs at a time.
-_HALF_WARPS = 16_896
+# The card whose plans run.
+_CARD = "h100"
 _BYTE = TensorSpec((1,), "uint8")
 
 
@@ -39,20 +41,20 @@ class EmulatedDevice(CpuDevice):
     """One emulated card.
 
     order: of the threads. is_checked: whether accesses to memory are checked. executed: launches by
-    the names of their functions. changes: of the modules of some functions, for mutants.
+    the names of their functions. kernels: all that were executed. changes: of the modules of some
+    functions, for mutants.
     """
 
     order: ClassVar[str] = "forward"
     is_checked: ClassVar[bool] = False
     executed: ClassVar[Counter[str]] = Counter()
+    kernels: ClassVar[set[GpuKernel]] = set()
     changes: ClassVar[Mapping[str, Callable[[str], str]]] = {}
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
-        """Return the description of a card."""
-        return DeviceDescription(
-            CUDA, index, NumpyBodies.FLOAT32, _HALF_WARPS, "sm_80", alignment=ALIGNMENT
-        )
+        """Return the description of a card, without properties from which cuDNN makes plans."""
+        return replace(Card.recorded(recorded_card(_CARD).properties).description(index), card="")
 
     def bind(self, steps: Sequence[ProgramStep]) -> CpuProgram:
         """Return the tape of all launches, of which loops are run by the emulator."""
@@ -107,6 +109,7 @@ def _emulation(launch: LoopLaunch, views: Views) -> Callable[[], None]:
 
     def run() -> None:
         EmulatedDevice.executed[name] += 1
+        EmulatedDevice.kernels.add(kernel)
         made = emulated(kernel, EmulatedDevice.is_checked, EmulatedDevice.changes.get(name), name)
         made.run(slots, launch.tasks, ranges, EmulatedDevice.order)
 

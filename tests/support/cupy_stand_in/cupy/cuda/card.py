@@ -57,7 +57,8 @@ class Settings:
     """What CUPY_STAND_IN sets.
 
     cards: their number. status: what counting them fails with. driver, runtime: CUDA versions.
-    properties: those of the card that differ. memory: its bytes. fails: names of native functions
+    properties: those of the card that differ. memory: its bytes. context: those of them that CUDA
+    takes for the process. fails: names of native functions
     that read an illegal address, or `cudnn`, after so many launches of them as `healthy` says.
     uncapturable: those that end a capture.
     """
@@ -68,6 +69,7 @@ class Settings:
     runtime: int = 13000
     properties: dict[str, Any] = field(default_factory=dict)
     memory: int = 4 << 30
+    context: int = 0
     fails: tuple[str, ...] = ()
     healthy: int = 0
     uncapturable: tuple[str, ...] = ()
@@ -129,7 +131,8 @@ class Card:
 
     def free(self) -> int:
         """Return the bytes that are not allocated."""
-        return self.settings.memory - sum(arena.nbytes for arena in self.blocks.values())
+        taken = self.settings.context + sum(arena.nbytes for arena in self.blocks.values())
+        return self.settings.memory - taken
 
     def release(self, address: int) -> None:
         """Free a block, once all work is done."""

@@ -61,7 +61,7 @@ class Calls:
         """Set an attribute; the properties of a card are those of the recorded one."""
         if name == Attribute.DEVICEPROP_DEVICE_ID.number:
             CARD.require()
-            text = recorded_card("h100").encode() + b"\0"
+            text = recorded_card("h100").properties.encode() + b"\0"
             attribute = Attribute.DEVICEPROP_JSON_REPRESENTATION
             name, kind, count = attribute.number, AttributeType.CHAR, len(text)
             elements = ctypes.create_string_buffer(text, len(text))
