@@ -10,7 +10,7 @@ from pathlib import Path
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.once import cached_property
-from mxrun.io.tables.cells import detected_delimiter, split_row
+from mxrun.io.tables.cells import CellForm, detected_delimiter, split_row
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.readers import TableColumn
 from mxrun.io.tables.rows import RowPlaces
@@ -49,6 +49,11 @@ class TableOutline:
     def key(self, column: TableColumn) -> str:
         """Return the key of a column in the table's `columns`."""
         return column.name if self.by_name else str(column.number)
+
+    def own_cells(self, column: TableColumn) -> CellForm | None:
+        """Return the form of a column's cells, if it is not the table's."""
+        treatment = (self.form.columns or {}).get(self.key(column))
+        return None if treatment is None else treatment.cells
 
 
 def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
