@@ -64,7 +64,10 @@ class DatasetFormat:
     def open(
         self, options: Any, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
     ) -> Dataset:
-        """Return the complete split; texts with the `vocabulary` of training, if one is given."""
+        """Return the complete split; texts with the `vocabulary` of training, if one is given.
+
+        Raises UserError if `read`, which may be a plugin's, returns anything else.
+        """
         more = (vocabulary,) if self.learns_vocabulary else ()
         found = self.read(options, split, inputs, *more)
         if not isinstance(found, Dataset):
