@@ -9,8 +9,9 @@ import sys
 
 _INTERRUPTED = 130
 # Allocations between two runs of the garbage collector. Imports allocate many objects that all
-# stay: at Python's own 700 a short command spends a twelfth of its time in the collector.
-_GARBAGE_INTERVAL = 100_000
+# stay: at Python's own 700 a short command spends a twelfth of its time in the collector. The first
+# step of a small network comes after some 300,000.
+_GARBAGE_INTERVAL = 400_000
 
 
 def main() -> int:
@@ -20,9 +21,13 @@ def main() -> int:
     141: the reader of the output closed it.
     """
     try:
+        import atexit
         import gc
 
         gc.set_threshold(_GARBAGE_INTERVAL)
+        # The interpreter's end looks for garbage several times, a fifth of a short command's time.
+        # What is frozen is not looked at, and freed without.
+        atexit.register(gc.freeze)
         _open_closed_streams()
         # It reads the time when it is imported.
         import mxrun.cli.clock  # noqa: F401

@@ -15,18 +15,19 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, MxrunError, OperatorRaised, SourceLocation, UserError
 from mxrun.base.registry import Registry
 
 
 @cache
 def load() -> None:
-    """Import every module of `mxrun.ops`, which registers the operators."""
+    """Import every module of `mxrun.ops`; without, one is imported when it is looked up."""
     operators = importlib.import_module("mxrun.ops")
     for module in pkgutil.walk_packages(operators.__path__, "mxrun.ops."):
         importlib.import_module(module.name)

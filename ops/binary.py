@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.once import cached_property
 from mxrun.base.params import Float32, Parameters
 from mxrun.codegen.scalar_value import ScalarValue

@@ -8,9 +8,9 @@ gets the same bits. On a GPU a thread adds the rows of a column, in the same ord
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import Shape

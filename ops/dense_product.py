@@ -7,9 +7,8 @@ long sums lose few digits and the bits depend on the shapes alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mxrun.base.blocked import PANEL, panels_of
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CUDA, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.params import Int32
 from mxrun.base.tensor import Shape
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show

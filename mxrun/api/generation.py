@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from mxrun import library
 from mxrun.api.arguments import count, real, texts
+from mxrun.base.dataclass import dataclass
 from mxrun.base.limits import MAX_BATCH
 from mxrun.commands.generate import Generation, prepare_generation
 from mxrun.generation.prompts import Prompt

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mxrun.api.html import drawing, heading, paragraph, section, table
+from mxrun.base.dataclass import dataclass
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.naming import in_words
 from mxrun.inspection.layer_report import LayerRow, check_report

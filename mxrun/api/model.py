@@ -93,7 +93,6 @@ def load(
     folder = runs_folder() if runs is None else Path(runs)
     changes = dict(overrides or {})
     with library.plugin_errors():
-        library.load()
         run = _run(source, folder)
         if run is None:
             if checkpoint is not None:

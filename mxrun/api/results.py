@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.api.html import drawing, heading, paragraph, section, table
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import Evaluation
 from mxrun.inference.head_statistics import HeadEvaluation
@@ -165,6 +166,10 @@ class EvaluationResult:
 
 def _head_parts(head: HeadEvaluation) -> Iterator[str]:
     """Yield the tables of one loss: its classes or outputs, the confusion matrix, and errors."""
+    if head.forecasts:
+        columns = list(head.forecasts[0])
+        yield heading(f"{head.name}: forecasts")
+        yield table(columns, [[_text(row[name]) for name in columns] for row in head.forecasts])
     rows = head.rows[:_MAX_CLASSES]
     if rows:
         columns = [name for name in rows[0] if name != "class" or "name" not in rows[0]]

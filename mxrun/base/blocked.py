@@ -8,11 +8,11 @@ column by column.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import Layout, Shape, TensorSpec
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CPU
 from mxrun.base.errors import Diagnostic, UserError
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import LARGEST_FLOAT32
 
 _TYPES = {str: "text", bool: "true or false", float: "number", int: "integer"}

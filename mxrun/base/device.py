@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import ALIGNMENT
 
 # Calls of a library into which a product is cut at most, and the work that each must have: a call

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
+
+from mxrun.base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,11 +8,12 @@ aligned run of 2^k parts is a branch of the tree, so that whoever computes it ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mxrun.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

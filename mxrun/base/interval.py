@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from mxrun.base.dataclass import dataclass
 
 Unit = Literal["steps", "epochs", "minutes"]
 

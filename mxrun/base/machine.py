@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
+
+from mxrun.base.dataclass import dataclass
 
 # Threads that have the cores to themselves start and end a loop in a few microseconds.
 _TASKS_S = 50e-6

@@ -30,8 +30,8 @@ Positive = Annotated[Float32, Field(gt=0)]
 NotNegative = Annotated[Float32, Field(ge=0)]
 
 
-class Parameters(BaseModel):
-    """Base class of parameters of operators, data sets and initialisers: frozen, strict, finite."""
+class StrictModel(BaseModel):
+    """Base class of what configs hold: frozen, strict, finite."""
 
     # There are many classes and a run uses few: a pydantic model is built on first use.
     model_config = ConfigDict(
@@ -43,6 +43,10 @@ class Parameters(BaseModel):
         """Build the model, which pydantic does under a lock of its own."""
         with FIRST_TIME:
             return super().model_rebuild(**options)
+
+
+class Parameters(StrictModel):
+    """Base class of parameters of operators, data sets and initialisers."""
 
     def to_strings(self) -> dict[str, str]:
         """Return the explicitly given parameters in MXNet's string form, in declaration order."""

@@ -26,6 +26,7 @@ Attributes = Mapping[str, Any]
 INDEX = Path(__file__).with_name("index.json")
 # Attribute of the index: the module that registers a name.
 MODULE = "module"
+_ALIASES = "aliases"
 # Attribute of an entry: by its form in a config, names of other frameworks, separated by spaces.
 FOREIGN = "foreign"
 
@@ -52,9 +53,11 @@ class Registry(Generic[T]):
         self._all.append(self)
         self.kind = kind
         self._entries: dict[str, T] = {}
-        self._aliases: dict[str, str] = {}
         self._attributes: dict[str, Attributes] = {}
         self._declared = index().get(kind, {})
+        self._aliases: dict[str, str] = {
+            alias: name for name, each in self._declared.items() for alias in each.get(_ALIASES, ())
+        }
 
     def add(self, name: str, entry: T, *aliases: str, **attributes: Any) -> None:
         """Register `entry`; raises InternalError if a name or alias is already taken.
@@ -63,15 +66,20 @@ class Registry(Generic[T]):
         left out.
         """
         for key in (name, *aliases):
-            declared = self._declared.get(key)
-            is_declared = declared is not None and declared[MODULE] not in sys.modules
-            if is_declared or key in self._entries or key in self._aliases:
+            if self.is_taken(key):
                 raise InternalError(f"{self.kind} {key!r} is registered twice")
         self._entries[name] = entry
         self._aliases.update(dict.fromkeys(aliases, name))
         self._attributes[name] = {
             key: value for key, value in attributes.items() if value or value == 0
         }
+
+    def is_taken(self, key: str) -> bool:
+        """Return whether `key` is a name or an alias, if only of a module to be imported."""
+        name = self._aliases.get(key, key)
+        declared = self._declared.get(name)
+        is_declared = declared is not None and declared[MODULE] not in sys.modules
+        return is_declared or name in self._entries
 
     def register(self, name: str, **attributes: Any) -> Callable[[E], E]:
         """Return a decorator that registers a class or function as `name`; see `add`."""
@@ -106,7 +114,7 @@ class Registry(Generic[T]):
         Declared names are kept: their modules stay imported and would not register them again.
         """
         kept = {name: each for name, each in self._entries.items() if name in self._declared}
-        self._entries, self._aliases = {**entries, **kept}, aliases
+        self._entries, self._aliases = {**kept, **entries}, aliases
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries or name in self._aliases or name in self._declared
@@ -116,17 +124,18 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Look up a name or alias; raises UserError naming the nearest known names."""
-        if name in self._declared and name not in self._entries:
-            importlib.import_module(self._declared[name][MODULE])
-        entry = self._entries.get(self._aliases.get(name, name))
+        key = self._aliases.get(name, name)
+        if key in self._declared and key not in self._entries:
+            importlib.import_module(self._declared[key][MODULE])
+        entry = self._entries.get(key)
         if entry is None:
             raise UserError(self.unknown(name))
         return entry
 
     def names(self) -> Iterator[str]:
-        """Yield every name and alias."""
-        yield from dict.fromkeys((*self._entries, *self._declared))
-        yield from self._aliases
+        """Yield every name, sorted, and every alias."""
+        yield from self
+        yield from sorted(self._aliases)
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """Return the aliases of the entry registered as `name`, sorted."""

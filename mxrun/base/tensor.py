@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
 from mxrun.base.errors import InternalError
 from mxrun.base.once import cached_property

@@ -6,7 +6,6 @@ import re
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeAlias
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import brief, describe_field, describe_type, describe_value, flow
 from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.foreign_names import choice_hint, keys_for

@@ -20,7 +20,6 @@ is None has no memory: the body may ask `call.output is None`.
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import typing
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import FLOAT32
 
 FLOATS = "pointer to floats"
@@ -119,7 +119,7 @@ class Arguments:
         hidden = set(cls.__annotations__) & set(vars(Arguments))
         if hidden:
             raise TypeError(f"{cls.__name__}: {', '.join(sorted(hidden))} hides a method")
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
     @cache
@@ -167,7 +167,7 @@ class Arguments:
         return block
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TableAt:
     """Value of a table's slot: the number of the slot of its first entry."""
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import dis
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from mxrun.base.dataclass import dataclass
 
 # Modules whose content is determined by versions that are part of every key.
 _KNOWN_MODULES = frozenset({"builtins", "math", "numpy"})

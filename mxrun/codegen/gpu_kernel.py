@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.locks import FIRST_TIME
 from mxrun.codegen import object_cache
 from mxrun.codegen.compilation import compilation

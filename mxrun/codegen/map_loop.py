@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mxrun.base.dataclass import dataclass
 from mxrun.base.locks import FIRST_TIME
 from mxrun.base.once import cached_property
 from mxrun.codegen import object_cache

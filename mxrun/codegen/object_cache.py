@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.base import cache_files
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.once import once
 from mxrun.codegen.processor import processor

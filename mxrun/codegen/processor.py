@@ -8,10 +8,10 @@ features are part of every cache key. Nothing else decides which instructions ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.codegen.target import is_card
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen.scalar_value import (
     BOOL,
     FLOATS,

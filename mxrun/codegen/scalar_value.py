@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
+
+from mxrun.base.dataclass import dataclass
 
 BOOL = "bool"
 FLOATS = ("float32", "float64")

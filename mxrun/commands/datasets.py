@@ -7,10 +7,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.base.near_names import nearest
 from mxrun.inspection.dataset_catalog import dataset_description, dataset_rows

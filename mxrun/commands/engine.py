@@ -7,11 +7,12 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from mxrun.base.child_python import run_code
+from mxrun.base.dataclass import dataclass
 from mxrun.config.jobs import JobSection, load_jobs
 from mxrun.options.engine import EngineOptions
 from mxrun.preparation.notes import Notify

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.regression import Regression
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.data_part import DataPart, OpenedPart, open_part

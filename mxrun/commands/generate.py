@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.device.interface import Mirror
 from mxrun.executor.executor import Executor
 from mxrun.generation.network import (

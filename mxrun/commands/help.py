@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, nearest
 from mxrun.commands import docs, ops
@@ -53,7 +52,6 @@ def explain(key: str, commands: Mapping[str, str]) -> Report:
     `commands` are those with the name, `others` further entries. Raises UserError with the nearest
     names for an unknown key.
     """
-    library.load()
     root = config_reference()
     named = {name: about for name, about in commands.items() if folded(name) == folded(key)}
     if folded(key) in ("operator", "operators"):

@@ -15,7 +15,6 @@ from mxrun.inference.outputs import OutputHead, heads, needed_inputs
 from mxrun.inference.records import DatasetSource, FileSource, RecordSource
 from mxrun.inference.result_arrays import result_arrays
 from mxrun.inference.series_records import read_history, series_options
-from mxrun.inference.text_records import TextSource
 from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.series.steps import SeriesSteps
 from mxrun.options.infer import InferOptions
@@ -118,6 +117,9 @@ def record_source(
             )
         )
     if trained.vocabulary is not None and part.arrays is None:
+        # Other networks need none of what reads texts.
+        from mxrun.inference.text_records import TextSource
+
         return TextSource(trained, part.files, part.settings)
     if (file := data_set_file(part.files)) is not None:
         opened = open_part(trained, replace(part, path=file), data)

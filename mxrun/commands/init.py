@@ -6,11 +6,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from mxrun import library
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
 from mxrun.config.bundled import find_config
@@ -90,7 +90,6 @@ def init(options: InitOptions) -> InitResult:
     Raises UserError if the data cannot be used as it is, for a file that exists, and for one that
     cannot be written. The same data gives the same file.
     """
-    library.load()
     source = _source(options.source)
     name, file = _names(options, source)
     _check_target(file, options)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import nearest
 from mxrun.io.files import read_all_bytes

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mxrun import library
 from mxrun.base.description import describe_field
 from mxrun.base.docstrings import docstring
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
@@ -52,7 +51,6 @@ Description = dict[str, Any]
 
 def operators() -> list[Description]:
     """Return name and summary of every operator that a network may use, in alphabetical order."""
-    library.load()
     return [_summary(example(name)) for name in list_operators()]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.ops import example
 from mxrun.config.bundled import find_config, is_config
@@ -53,7 +52,6 @@ def plot(targets: Sequence[str], settings: Sequence[str], runs: Path) -> Report:
             if folder is None
         )
     (target,) = targets
-    library.load()
     if target.endswith(".json") and os.path.isfile(target):
         return _symbol(Path(target), settings)
     if not is_config(target) and target in OPERATORS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxrun import library
 from mxrun.config import json_schema
 from mxrun.config.json_schema import model_schema
 from mxrun.io.dataset.registry import DATASETS
@@ -18,7 +17,6 @@ from mxrun.train.schedule import SCHEDULES
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of config files, with operators, data sets and optimisers."""
-    library.load()
     return json_schema(
         operators={
             name: model_schema(OPERATORS.get(name).parameter_type) for name in list_operators()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
@@ -34,7 +35,14 @@ from mxrun.run.recomputation import measured_recompute
 from mxrun.run.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.run.run import Run
 from mxrun.run.storage_counters import StorageCounters
-from mxrun.run.together import agreed, ending_together, group_for, launched_group, require_same
+from mxrun.run.together import (
+    agreed,
+    ending_together,
+    group_for,
+    launched_group,
+    require_same,
+    watched,
+)
 from mxrun.run.train_summary import MemoryUse, StepTimes, TrainSummary, saved_best
 from mxrun.run.warm_start import WarmStartSource
 from mxrun.runtime.contention import CoreWaits
@@ -126,7 +134,8 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
         run, ranks = agreed(launched, lambda: _opened(parsed, observer, request, launched))
         try:
             require_same(ranks, run)
-            return _Training(run, observer, request, ranks).run()
+            with watched(ranks, run):
+                return _Training(run, observer, request, ranks).run()
         finally:
             run.close()
 
@@ -260,9 +269,7 @@ class _Training:
         return summary
 
     def _wants_end(self) -> bool:
-        """Return whether the run shall end: by a signal to this process or, if ranks train
-        together, by one that all know of.
-        """
+        """Return whether a signal ends the run; of several ranks, one that all know of."""
         if self._ranks is None or self._run.agreement is None:
             return self._interrupted()
         return self._run.agreement.interrupted
@@ -294,9 +301,9 @@ class _Training:
         observed = self._profile.run if isinstance(self._profile, RunProfile) else None
         loop = run.loop(self._observer, run=observed)
         run.restore(checkpoint, loop)
-        run.share(loop)
         directory = RunDirectory(start.commit().path, lock.check)
         begin_list(directory, run.bad_records)
+        run.share(loop)
         if run.vocabulary is not None:
             directory.write_vocabulary(run.vocabulary)
         checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)

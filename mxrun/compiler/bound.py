@@ -8,10 +8,11 @@ the backward pass with the requested gradients as its results; nothing is update
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec

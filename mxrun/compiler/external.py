@@ -9,9 +9,10 @@ then the temporary space, if there is any; it is bound to others in every run.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.verify import verify_graph

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.loop_invariants import hoist_invariants

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.compiler.request import CompileRequest
 from mxrun.compiler.verify import verify_graph
 from mxrun.graph.carried import evaluation_state

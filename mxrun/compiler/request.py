@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import ONE_THREAD, DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.keywords import PREFERRED

@@ -6,8 +6,9 @@ Each answer is a complete plan with offsets, so its bytes include the effects of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.machine import Machine
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_value
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import RECURRENT, REPEAT

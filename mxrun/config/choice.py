@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import SourceLocation
 from mxrun.base.validation import custom_error
 from mxrun.config.marked import SourceNode

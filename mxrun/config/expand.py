@@ -21,8 +21,9 @@ in `inputs: [name]` where the block is used. A block's name refers to its last l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_value
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import RECURRENT, REPEAT

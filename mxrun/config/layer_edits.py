@@ -18,8 +18,9 @@ their names within the block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_value
 from mxrun.base.errors import Diagnostic, Diagnostics
 from mxrun.base.near_names import listed, nearest

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_value
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import AUTO, PREFERRED, RESERVED_KEYS

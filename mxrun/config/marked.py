@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import SourceLocation
 
 Scalar: TypeAlias = bool | int | float | str | None

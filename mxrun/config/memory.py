@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.base.validation import custom_error
 from mxrun.config.section import Section

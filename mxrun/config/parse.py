@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
 from mxrun.config.context import DEFAULT_CONTEXT, Device, split_contexts

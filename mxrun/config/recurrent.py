@@ -19,11 +19,12 @@ The layers within are called `rnn/fc`, and so on; weights are shared by all step
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, TypeAlias
 
 from pydantic import ValidationError
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics
 from mxrun.base.keywords import RECURRENT
 from mxrun.base.near_names import nearest

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
@@ -155,8 +155,6 @@ class RunOptions(Execution):
 
 class RunConfig(RunOptions, Networked):
     """Config of a run."""
-
-    model_config = ConfigDict(defer_build=False)
 
     @classmethod
     def of(cls, inputs: object, tree: SourceNode) -> RunConfig:

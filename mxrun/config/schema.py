@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from mxrun.base.description import Written
 from mxrun.base.limits import MAX_SEED
@@ -101,9 +101,6 @@ def are_plugins(files: Sequence[object]) -> bool:
 class Execution(Section):
     """How a run computes."""
 
-    # Sections that are parts of another are not validated by themselves.
-    model_config = ConfigDict(defer_build=True)
-
     name: Annotated[
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
@@ -178,6 +175,12 @@ class Execution(Section):
         "process and in several. Layers that mix a batch's samples, such as BatchNorm, mix those "
         "of a part; default: 1, but 4 with a kvstore of several processes.",
         examples=[4],
+    )
+    rank_timeout: Annotated[Annotated[float, Field(gt=0, le=86400)], NoEffect()] = Field(
+        default=120.0,
+        description="Seconds after which processes that train together end, if one of them was "
+        "stopped or keeps the others waiting.",
+        examples=[600],
     )
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",

@@ -1,12 +1,13 @@
-"""Base class of config sections: frozen, strict models without unknown keys."""
+"""Base class of config sections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mxrun.base.params import StrictModel
 from mxrun.base.validation import Path, annotation_at
 
 
@@ -26,20 +27,14 @@ def paths_without_effect(model: type[Section], above: Path = ()) -> Iterator[Pat
             yield from paths_without_effect(inner, path)
 
 
-class Section(BaseModel):
+class Section(StrictModel):
     """Mapping of the config.
 
     `stand_ins` are values for required keys, used to check the rest of a section if the user's
     value for such a key is wrong.
     """
 
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        arbitrary_types_allowed=True,
-    )
+    model_config = ConfigDict(arbitrary_types_allowed=True)
     stand_ins: ClassVar[Mapping[str, object]] = {}
 
 

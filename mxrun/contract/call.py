@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CPU, REFERENCE
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.contract.memory import Array, GuardedMemory

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import Shape
 from mxrun.contract import call

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from mxrun.base import flags
+from mxrun.base.dataclass import dataclass
 from mxrun.contract import (
     agreement,
     allocation,

@@ -6,11 +6,13 @@ import os
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from mxrun.base.dataclass import dataclass
 
 Array = npt.NDArray[Any]
 

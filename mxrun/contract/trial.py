@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CPU
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec

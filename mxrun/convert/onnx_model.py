@@ -8,12 +8,13 @@ the onnx package would be a large dependency for a few hundred bytes of structur
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.convert.protobuf import integer, integers, message, real, text, texts
 
 # Opset 17 came with ONNX 1.12 in 2022; all runtimes of recent years read it.

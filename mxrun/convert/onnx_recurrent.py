@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.convert.onnx_model import Attribute
 from mxrun.convert.onnx_writer import NotInOnnx, OperatorWriter, translates
 from mxrun.operator.property import PackedPart

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.registry import Registry
 from mxrun.base.tensor import Shape
 from mxrun.convert.onnx_model import Array, Attribute, OnnxNode

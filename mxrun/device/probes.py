@@ -7,12 +7,12 @@ shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import MxrunError
 from mxrun.base.tensor import TensorSpec

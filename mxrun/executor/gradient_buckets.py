@@ -7,9 +7,9 @@ backward computes the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import MemoryClass, Step
 from mxrun.planner.plan import Block, PhasePlan, Plan
 

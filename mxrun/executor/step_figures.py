@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.machine import Machine
 from mxrun.device.interface import Device
 from mxrun.executor.bind import placed_steps

@@ -7,8 +7,9 @@ parameters, wiring, shapes and data sections, each with its location.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.once import cached_property
 from mxrun.config import Parsed, RunOptions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from mxrun.base.classification import Classification
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.regression import Regression

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.once import cached_property

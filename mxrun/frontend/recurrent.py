@@ -9,9 +9,10 @@ as well, and nothing of it reaches a result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import listed
 from mxrun.config import LayerConfig, Names, RecurrentConfig, SourceNode

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import listed, nearest

@@ -11,9 +11,9 @@ that good code usually reaches. Overhead is the time of the step's calls without
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
 from mxrun.base.machine import Machine
 from mxrun.graph.graph import Step, StepKind, ValueId

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.layer_options import LayerOptions
 from mxrun.graph.graph import (

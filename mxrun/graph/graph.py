@@ -7,9 +7,10 @@ Graph is frozen, so a pass can be tested alone and its result verified.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError, SourceLocation
 from mxrun.base.layer_options import DEFAULTS, LayerOptions
 from mxrun.base.once import cached_property

@@ -9,8 +9,9 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import Diagnostic, OperatorErrorContext, UserError
 from mxrun.base.tensor import PartialShape, TensorSpec

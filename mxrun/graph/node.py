@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import SourceLocation
 from mxrun.base.layer_options import DEFAULTS, LayerOptions
 from mxrun.operator.register import AnyProperty

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.operator.optimizer import Optimizer, bound_of
 from mxrun.operator.register import AnyProperty, create
 

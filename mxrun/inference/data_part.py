@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import os.path
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.config import COMMAND_LINE, PATHLESS, Overrides, SourceNode, overridden

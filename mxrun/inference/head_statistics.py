@@ -9,12 +9,13 @@ from abc import ABC, abstractmethod
 from bisect import insort_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.classification import Classification
+from mxrun.base.dataclass import dataclass
 from mxrun.base.regression import Regression
 from mxrun.executor.side_program import BatchTensors, host_tensor
 from mxrun.train.auc import AreaUnderCurve

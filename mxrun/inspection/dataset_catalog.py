@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.inspection.reference import ReferenceEntry, config_reference, find
@@ -17,7 +16,6 @@ Report = dict[str, Any]
 
 def dataset_rows() -> list[Report]:
     """Return name, kind and summary of every data set and format, in alphabetical order."""
-    library.load()
     return [_row(entry) for entry in _choice().entries]
 
 
@@ -26,7 +24,6 @@ def dataset_description(name: str) -> Report:
 
     Raises UserError with the nearest names for an unknown one.
     """
-    library.load()
     entries = {entry.name: entry for entry in _choice().entries}
     if name not in entries:
         problem = f"there is no data set {name!r}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Step, StepKind
 from mxrun.planner.plan import Block, PhasePlan, Plan
 

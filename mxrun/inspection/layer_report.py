@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import Shape
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.planner.allocator.free_list import free_list_bytes
 from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
 from mxrun.planner.hint import CONCAT_IN_PLACE

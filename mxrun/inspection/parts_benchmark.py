@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import ACCUMULATE, TRAIN
@@ -82,7 +83,7 @@ class PartsSteps:
             # Imported on demand: other runs need nothing of the stores.
             from mxrun.train.batch_parts import BatchParts
 
-            self._runner = BatchParts(self._engine, first, group, Agreement(OneRank()))
+            self._runner = BatchParts(self._engine, first, group, Agreement(OneRank(), {}))
         elif others:
             self._runner = DataParallel(self._engine, self._replicas, group)
         else:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from mxrun import library
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_field, flow
 from mxrun.base.docstrings import docstring
 from mxrun.base.errors import SourceLocation
@@ -130,7 +130,6 @@ def first_sentence(text: str) -> str:
 
 def config_reference() -> ReferenceEntry:
     """Return the reference of a config; its entries are the settings of a run and the sections."""
-    library.load()
     keys = [*_keys(RunConfig, _KeyPlace()), *_keys(FileKeys, _KeyPlace())]
     keys.sort(key=lambda entry: entry.kind == "section")
     return ReferenceEntry((), (), "config", "Config of a run.", entries=tuple(keys))

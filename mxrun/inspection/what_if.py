@@ -7,9 +7,10 @@ else from typical speeds of a few server cores.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.base.validation import Path as KeyPath

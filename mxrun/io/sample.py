@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.near_names import listed

@@ -7,8 +7,9 @@ after the layer: `lstm/l0/step`. The symbol keeps the layer, which is what JSON 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
+
+from mxrun.base.dataclass import dataclass
 
 # Output of a node; only builders look inside.
 Entry: TypeAlias = Any

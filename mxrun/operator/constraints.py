@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 
 

@@ -23,8 +23,8 @@ outputs of the last operator.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.registry import Registry
 from mxrun.operator.register import AnyProperty
 
@@ -55,7 +55,7 @@ def fusion(
     """Decorator: register a function that makes the fused property of a chain of `operators`."""
 
     def add(fuse: FusionRule) -> FusionRule:
-        FUSIONS.add(name, Fusion(operators, fuse, inference, keeps))
+        FUSIONS.add(name, Fusion(operators, fuse, inference, keeps), operators=operators)
         return fuse
 
     return add

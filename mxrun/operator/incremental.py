@@ -11,9 +11,10 @@ argument for the position, or with states for what it needs of earlier positions
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import Shape, TensorSpec
 
 FormProperty = TypeVar("FormProperty")

@@ -7,11 +7,12 @@ them into its own form, once. A device that cannot run a kind of launch refuses 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.jit import NativeCode

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
@@ -9,9 +11,10 @@ from typing import Any, ClassVar, TypeVar
 from mxrun.base.device import CPU, CUDA, DeviceDescription
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
+from mxrun.base.locks import new_lock
 from mxrun.base.near_names import Suggestions, folded
 from mxrun.base.params import Parameters, check, from_strings
-from mxrun.base.registry import Registry
+from mxrun.base.registry import MODULE, Attributes, Registry, index
 from mxrun.operator.foreign_names import elsewhere, missing
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.property import OperatorProperty
@@ -64,6 +67,12 @@ _GENERATED = {"jit": (CPU, CUDA)}
 OPERATORS = Operators("operator")
 _LISTED = "`mxrun ops` lists the operators"
 _IMPLEMENTATIONS: Registry[Mapping[str, Implementation]] = Registry("implementations")
+# By operator and backend, best first: the modules of the library's implementations and the families
+# of their devices.
+_DECLARED: Mapping[str, Mapping[str, Attributes]] = index().get("implementation", {})
+_DEVICES = "devices"
+# Threads may import several implementations of one operator.
+_guard = new_lock()
 
 
 def list_operators() -> list[str]:
@@ -156,16 +165,24 @@ def implement(
 
     def add(implementation_class: ImplementationClass) -> ImplementationClass:
         for name in names:
-            table = implementations(name)
-            if backend in table:
-                raise InternalError(f"{name} has two implementations named {backend!r}")
-            implementation = implementation_class()
-            families = _GENERATED.get(backend, (CPU,)) if devices is None else devices
-            implementation.name, implementation.devices = backend, frozenset(families)
-            defined = list(table.items())
-            place = [*table].index(before) if before in table else len(defined)
-            defined.insert(place, (backend, implementation))
-            _IMPLEMENTATIONS.put(name, dict(defined))
+            declared = _DECLARED.get(name, {})
+            if declared.get(backend, {}).get(MODULE) not in sys.modules:
+                # It is not the library's own, all of which are defined before.
+                implementations(name)
+            with _guard:
+                table = _table(name)
+                if backend in table:
+                    raise InternalError(f"{name} has two implementations named {backend!r}")
+                implementation = implementation_class()
+                families = _GENERATED.get(backend, (CPU,)) if devices is None else devices
+                implementation.name, implementation.devices = backend, frozenset(families)
+                defined = list(table.items())
+                place = [*table].index(before) if before in table else len(defined)
+                defined.insert(place, (backend, implementation))
+                if backend in declared:
+                    # In whatever order the modules are imported.
+                    defined.sort(key=lambda each: [*declared].index(each[0]))
+                _IMPLEMENTATIONS.put(name, dict(defined))
         return implementation_class
 
     return add
@@ -176,10 +193,18 @@ def implementations(
 ) -> Mapping[str, Implementation]:
     """Registered implementations of an operator, best first; the NumPy body is not listed.
 
-    device: only those that run on this device.
+    device: only those that run on this device; modules of others are not imported.
     """
-    known = _IMPLEMENTATIONS.get(name) if name in _IMPLEMENTATIONS else {}
+    for each in _DECLARED.get(name, {}).values():
+        if device is None or device.family in each[_DEVICES]:
+            importlib.import_module(each[MODULE])
+    known = _table(name)
     return {key: each for key, each in known.items() if device is None or each.runs_on(device)}
+
+
+def _table(name: str) -> Mapping[str, Implementation]:
+    """Return the implementations of an operator whose modules are imported, best first."""
+    return _IMPLEMENTATIONS.get(name) if name in _IMPLEMENTATIONS else {}
 
 
 def create(name: str, parameters: Mapping[str, object]) -> AnyProperty:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.description import describe_field
 from mxrun.base.docstrings import docstring
 from mxrun.base.errors import UserError

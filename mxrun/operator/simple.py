@@ -179,7 +179,7 @@ def register_entry(
         if not is_operator_name(key):
             problem = f"{function.__name__} cannot be registered under that name"
             raise entry_error(function, problem, OPERATOR_NAME, repr(key))
-        if key in OPERATORS:
+        if OPERATORS.is_taken(key):
             raise InternalError(str(entry_error(function, f"operator {key!r} is registered twice")))
     members: dict[str, Any] = {
         "__doc__": description,

@@ -6,7 +6,6 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic.fields import FieldInfo
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError, location_of
 from mxrun.base.once import cached_property
 from mxrun.base.params import Parameters

@@ -1,9 +1,9 @@
 """Options of `mxrun bench`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.options.declaration import Option
 from mxrun.options.shared import Batch, Config, Json, Overrides, Threads

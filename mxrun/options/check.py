@@ -1,8 +1,8 @@
 """Options of `mxrun check`, `mxrun check-op` and `mxrun verify`."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from mxrun.base.dataclass import dataclass
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import AllowPlugins, Batch, Config, Json, Overrides, Threads
 

@@ -1,9 +1,10 @@
 """Options of `mxrun convert`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.flags import runs_folder
 from mxrun.base.limits import MAX_BATCH
 from mxrun.options.declaration import Option, Positional

@@ -1,9 +1,9 @@
 """Options of the commands of `mxrun datasets`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.limits import MAX_SEED
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import AllowPlugins, Config, Json, Overrides

@@ -6,8 +6,10 @@ derive.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_origin, get_type_hints
+
+from mxrun.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

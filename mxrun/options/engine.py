@@ -1,9 +1,9 @@
 """Options of `mxrun engine`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import Json
 

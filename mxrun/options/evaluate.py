@@ -1,8 +1,9 @@
 """Options of `mxrun evaluate`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.flags import runs_folder
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import (

@@ -1,9 +1,10 @@
 """Options of `mxrun init`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.flags import runs_folder
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import Json, RunsFolder

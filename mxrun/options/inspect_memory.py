@@ -1,9 +1,9 @@
 """Options of `mxrun inspect-memory`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.limits import MAX_GENERATED
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import (

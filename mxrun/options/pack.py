@@ -1,9 +1,9 @@
 """Options of `mxrun pack`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.limits import MAX_SEED
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.options.declaration import Option, Positional

@@ -1,9 +1,9 @@
 """Options of the commands that look something up: help, docs, ops, show and info."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from mxrun.base.dataclass import dataclass
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import Json
 

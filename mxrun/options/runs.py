@@ -1,10 +1,11 @@
 """Options of `mxrun runs` and `mxrun plot`."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.flags import runs_folder
 from mxrun.options.declaration import Option, Positional
 from mxrun.options.shared import Json, RunsFolder

@@ -1,9 +1,10 @@
 """Options of `mxrun train`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.flags import runs_folder
 from mxrun.options.declaration import Option
 from mxrun.options.shared import BatchOrMax, Config, Json, Overrides, RunsFolder

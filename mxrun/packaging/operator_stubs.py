@@ -11,11 +11,12 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mxrun import library
+from mxrun.base.dataclass import dataclass
 from mxrun.base.docstrings import docstring
 from mxrun.base.files import write_text
 from mxrun.base.params import check

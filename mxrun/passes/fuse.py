@@ -14,8 +14,9 @@ last steps.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Graph, Step, ValueId, writes
 from mxrun.operator.fusion import FUSIONS, Fusion
 from mxrun.operator.register import AnyProperty
@@ -24,7 +25,13 @@ from mxrun.passes.single_use import Readers, joint_name, may_fuse
 
 def fuse(graph: Graph, without: Collection[str] = ()) -> Graph:
     """Return the graph with chains fused, except by the fusions named in `without`."""
-    named = [FUSIONS.get(name) for name in FUSIONS if name not in without]
+    here = {step.prop.type_string for step in graph.steps if step.prop is not None}
+    chains_of = FUSIONS.attribute("operators").items()
+    named = [
+        FUSIONS.get(name)
+        for name, operators in chains_of
+        if name not in without and here.issuperset(operators)
+    ]
     known = [one for one in named if not (one.inference and graph.is_train)]
     readers, chains, joined = Readers(graph), dict[str, _Chain](), set[str]()
     for length in sorted({len(one.operators) for one in known}, reverse=True):

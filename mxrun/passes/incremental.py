@@ -12,8 +12,9 @@ outputs for the positions of a run, and its states.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, OperatorErrorContext, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.graph.carried import CARRIED, carrying

@@ -9,8 +9,9 @@ Needs: kernels. Provides: the results in plain layout, and `mutations` of pinned
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
 from mxrun.operator.register import create

@@ -15,10 +15,11 @@ and dtypes, reorder steps, extra outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeVar, overload
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription, NumpyBodies
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError, OperatorErrorContext, UserError

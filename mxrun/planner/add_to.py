@@ -16,8 +16,9 @@ Needs: kernels, and steps in execution order. Provides: add-to requests, and `mu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId
 from mxrun.operator.kernel import Kernel, OpReqType
 from mxrun.planner.hint import ADD_TO, Hint

@@ -12,8 +12,9 @@ Needs: kernels. Provides: the parent buffer and offset of every slice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
 from mxrun.graph.graph import Graph, Step, ValueId
 from mxrun.graph.naming import in_words

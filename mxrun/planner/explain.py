@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import MemoryClass, Step, StepKind, ValueId
 from mxrun.graph.naming import in_words
 from mxrun.planner.plan import Block, PhasePlan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mxrun.base.dataclass import dataclass
 
 # Kinds of hints: the output overwrites an input, is added to a tensor, or is a slice of a parent
 # buffer (concat in place).

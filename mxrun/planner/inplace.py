@@ -10,8 +10,9 @@ Needs: kernels, and the slices of parent buffers. Provides: the storage of every
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Graph, Step, ValueId
 from mxrun.graph.naming import in_words
 from mxrun.planner.concat_in_place import BufferSlice, BufferSlices

@@ -6,8 +6,8 @@ Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.graph.graph import Graph, MemoryClass, ValueId
 from mxrun.graph.update_rule import partial_sum

@@ -10,11 +10,11 @@ Needs: kernels. Provides: the storage of every value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.planner.add_to import add_to
 from mxrun.planner.concat_in_place import find_slices

@@ -7,8 +7,9 @@ this machine, so that the same config gives the same bits wherever the same kern
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
 from mxrun.frontend import ModelDefinition

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mxrun import library
 from mxrun.base.device import DeviceDescription
 from mxrun.base.fold_tree import partial_sums
 from mxrun.base.keywords import AUTO
@@ -51,7 +50,6 @@ def parse_config(
     device that is not there is one of the diagnostics. Raises UserError if a plugin cannot be
     loaded, or if the user has not chosen to run it.
     """
-    library.load()
     named = source if isinstance(source, Mapping) else Path(source)
     parsed = parse(named if isinstance(named, Mapping) else config_of(named), overrides)
     load_plugins(parsed, named)
@@ -66,7 +64,6 @@ def trust_plugins(source: ConfigSource, overrides: Overrides = ()) -> None:
     named = source if isinstance(source, Mapping) else Path(source)
     config = named if isinstance(named, Mapping) else config_of(named)
     if isinstance(config, Mapping) or config.is_file():
-        library.load()
         load_plugins(parse(config, overrides), named, allow=True)
 
 

@@ -59,7 +59,6 @@ def named_operator(target: str) -> str:
 
     Raises UserError naming the operators that the file registers if there is no such operator.
     """
-    library.load()
     file, colon, name = target.rpartition(":")
     if not colon and target.endswith(_SUFFIX):
         file, name = target, ""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.config import RunOptions, load_config
 from mxrun.frontend import ModelDefinition
@@ -60,7 +59,6 @@ def synthetic_notes(run: Path) -> tuple[str, ...]:
 
     Empty if its config cannot be read.
     """
-    library.load()
     folder = run_of(run)
     try:
         config = load_config(folder / "config.yaml")

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.config.arithmetic import ExpressionError, evaluate
 
 _PART = re.compile(r"\*|\{([^{}]*)\}")

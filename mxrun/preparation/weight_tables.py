@@ -8,9 +8,10 @@ images were normalised for them, and in what the network must differ from the bu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
+from mxrun.base.dataclass import dataclass
 from mxrun.preparation.weight_names import NamePattern
 
 TORCHVISION, TIMM, KERAS = FRAMEWORKS = ("torchvision", "timm", "keras")

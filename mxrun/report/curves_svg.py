@@ -6,9 +6,9 @@ A single run has a colour for each part; of several runs each has a colour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.report.curve_panels import (
     LEARNING_RATE,
     Curve,

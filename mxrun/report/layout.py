@@ -10,8 +10,10 @@ is deterministic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
+
+from mxrun.base.dataclass import dataclass
 
 _ORDER_SWEEPS = 8
 _PLACE_SWEEPS = 9

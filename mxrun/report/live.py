@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from mxrun.base.dataclass import dataclass
 from mxrun.report.console import stderr
 from mxrun.report.figures import bytes_text, count_text, duration_text, metrics_text
 from mxrun.runtime.memory_limits import peak_rss_bytes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.naming import in_words
 from mxrun.report.curve_panels import ticks
 from mxrun.report.figures import bytes_text

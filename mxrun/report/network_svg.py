@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.report.fitted_table import shortened
 from mxrun.report.layout import Box, Edge, NetworkLayout, Point, lay_out
 from mxrun.report.layout_columns import in_columns

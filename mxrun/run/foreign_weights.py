@@ -9,13 +9,14 @@ mean, another epsilon into the moving variance.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.array_file import Array
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.merged_names import merged_names
 from mxrun.base.near_names import listed

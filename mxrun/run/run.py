@@ -88,7 +88,6 @@ class Run:
         Raises UserError for class weights of classes that the training data do not have.
         """
         self.built = built
-        self.agreement = _agreement(built, ranks)
         self.plan = plan
         self.datasets = datasets
         # Before memory is allocated.
@@ -113,6 +112,9 @@ class Run:
             for role, dataset in datasets.items()
             if built.options.data.on_bad_record == "skip"
         }
+        self.agreement: Agreement | None = None
+        if built.batch_parts > 1:
+            self.agreement = Agreement(ranks or OneRank(), self.bad_records)
         self.python = python_transforms(
             built.options, [dataset.pipeline for dataset in datasets.values()]
         )
@@ -377,7 +379,7 @@ class Run:
         return replace(checkpoint, optimizer=states)
 
     def share(self, loop: TrainingLoop) -> None:
-        """Give the state of the first rank to all ranks."""
+        """Give the state of the first rank to all ranks, and the records that it has left out."""
         if self.built.ranks == 1 or self.agreement is None:
             return
         ranks = self.agreement.ranks
@@ -388,6 +390,7 @@ class Run:
             mirror.store()
         for array in loop.measure.state().values():
             ranks.broadcast(array)
+        self.agreement.share_bad_records()
         progress = ranks.gather_texts(loop.progress.model_dump_json())[0]
         loop.progress = Progress.model_validate_json(progress)
 
@@ -422,11 +425,6 @@ class Run:
         for name, array in checkpoint.measured.items():
             np.copyto(measured[name], array)
         loop.progress = checkpoint.manifest.progress
-
-
-def _agreement(built: ModelDefinition, ranks: RankGroup | None) -> Agreement | None:
-    """Return the agreement of the ranks of a run; None if its batches are not in parts."""
-    return None if built.batch_parts == 1 else Agreement(ranks or OneRank())
 
 
 def _require_fit(checkpoint: Checkpoint, arrays: Arrays, targets: Mapping[str, TensorSpec]) -> None:

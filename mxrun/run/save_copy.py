@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.planner.plan import Plan
 from mxrun.train.background import copy_bytes
 from mxrun.train.host_arrays import LEARNED

@@ -7,11 +7,10 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mxrun import library
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostics, UserError
 from mxrun.config.load import load_file
 from mxrun.run.learning_curves import PARTS, figure_names, read_records
@@ -135,7 +134,6 @@ def _has_run(path: Path) -> bool:
 
 def read_run(path: Path) -> SavedRun:
     """Return the run in a folder; what is damaged is named in its `problem`."""
-    library.load()
     problems: list[str] = []
     config = _config(path, problems)
     records = _records(path, problems)

@@ -10,7 +10,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from mxrun.config import RunOptions
 from mxrun.run.resume import identity_differences, state_differences
 from mxrun.run.run import Run
 from mxrun.runtime.mpi import all_ranks
+from mxrun.runtime.rank_watch import RankWatch
 from mxrun.runtime.ranks import RankGroup
 from mxrun.train.checkpoint import RunState
 from mxrun.train.progress import Progress
@@ -136,6 +137,14 @@ def require_same(ranks: RankGroup | None, run: Run) -> None:
         raise UserError(problems)
 
 
+def watched(ranks: RankGroup | None, run: Run) -> AbstractContextManager[object]:
+    """Return a context manager in which all ranks end if one of them does not go on."""
+    if ranks is None or ranks.size == 1 or run.agreement is None:
+        return nullcontext()
+    limit = run.built.options.rank_timeout
+    return RankWatch(ranks.duplicate(), limit, run.agreement.activity)
+
+
 def _differences(first: dict[str, Any], other: dict[str, Any]) -> Sequence[str]:
     """Return how a rank differs from the first one, one line each."""
     words = ("on rank 0", "here")
@@ -145,5 +154,7 @@ def _differences(first: dict[str, Any], other: dict[str, Any]) -> Sequence[str]:
         if value != other["facts"][name]
     ]
     found += identity_differences(first["config"], other["config"], words)
+    named = {line.partition(":")[0] for line in found}
     states = [RunState.model_validate_json(each["state"]) for each in (first, other)]
-    return found + state_differences(states[0], states[1], words)
+    lines = state_differences(states[0], states[1], words)
+    return found + [line for line in lines if line.partition(":")[0] not in named]

@@ -11,11 +11,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import IO, Protocol
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import MxrunError
 from mxrun.base.locks import new_lock
 from mxrun.runtime.child_processes import ChildProcesses

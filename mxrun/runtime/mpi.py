@@ -45,6 +45,7 @@ class MpiRanks(RankGroup):
         self._mpi, self._ranks = mpi, communicator.Dup()
         self.rank: int = self._ranks.rank
         self.size: int = self._ranks.size
+        self._sending: Any = None
         self._rows: dict[tuple[tuple[int, ...], str], Array] = {}
 
     def duplicate(self) -> MpiRanks:
@@ -99,6 +100,23 @@ class MpiRanks(RankGroup):
         )
         array[begin:end] = tree_sum([received[rank * own : (rank + 1) * own] for rank in ranks])
         self._ranks.Allgatherv(self._mpi.IN_PLACE, [array.view(np.uint8), counts, starts, byte])
+
+    def tell_next(self, text: str) -> None:
+        """Send a text to the next rank, and do not wait; it is dropped if the last has not left."""
+        if self._sending is None or self._sending.Test():
+            content = text.encode()
+            self._sending = self._ranks.Isend(
+                [content, self._mpi.BYTE], (self.rank + 1) % self.size
+            )
+
+    def told_by_previous(self) -> list[str]:
+        """Return the texts that have come from the rank before."""
+        previous, status, found = (self.rank - 1) % self.size, self._mpi.Status(), []
+        while self._ranks.Iprobe(previous, status=status):
+            content = bytearray(status.Get_count(self._mpi.BYTE))
+            self._ranks.Recv([content, self._mpi.BYTE], previous)
+            found.append(content.decode())
+        return found
 
     def abort(self, code: int) -> NoReturn:
         """End the processes of all ranks at once; may be called by one of them."""

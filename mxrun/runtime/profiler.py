@@ -7,8 +7,10 @@ records from native loops and from Python share one time axis.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
+
+from mxrun.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

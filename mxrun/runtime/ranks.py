@@ -1,6 +1,6 @@
 """Ranks: processes that train together, and the messages between them.
 
-Everything but `abort` is collective: every rank calls the same functions in the same order.
+Almost everything is collective: every rank calls the same functions in the same order.
 """
 
 from __future__ import annotations
@@ -52,6 +52,21 @@ class RankGroup(ABC):
         """
 
     @abstractmethod
+    def duplicate(self) -> RankGroup:
+        """Return the same processes with messages of their own."""
+
+    @abstractmethod
+    def tell_next(self, text: str) -> None:
+        """Send a text to the next rank, and do not wait; it is dropped if the last has not left.
+
+        Not collective, as `told_by_previous`.
+        """
+
+    @abstractmethod
+    def told_by_previous(self) -> list[str]:
+        """Return the texts that have come from the rank before."""
+
+    @abstractmethod
     def abort(self, code: int) -> NoReturn:
         """End the processes of all ranks at once; may be called by one of them."""
 
@@ -91,6 +106,17 @@ class OneRank(RankGroup):
 
     def sum(self, array: Array, received: Array) -> None:
         """Leave the array as it is."""
+
+    def duplicate(self) -> OneRank:
+        """Return itself."""
+        return self
+
+    def tell_next(self, text: str) -> None:
+        """Do nothing."""
+
+    def told_by_previous(self) -> list[str]:
+        """Return nothing."""
+        return []
 
     def abort(self, code: int) -> NoReturn:
         """Raise InternalError: an error ends the only process by itself."""

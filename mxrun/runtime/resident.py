@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from mxrun.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

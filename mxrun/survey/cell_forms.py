@@ -6,12 +6,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.near_names import listed
 from mxrun.config.dump import flow
 from mxrun.io.tables.cells import USUAL_CELLS, CellForm, DecimalSign, ThousandsSign

@@ -7,9 +7,9 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import Shape
 from mxrun.config.dump import flow
 from mxrun.io.dataset.registry import TABLE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from mxrun import library
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.config.bundled import bundled_configs
@@ -43,7 +43,6 @@ def open_source(options: PackOptions) -> PackSource:
     if options.overrides:
         problem = "KEY=VALUE changes a config, and the source is none"
         raise UserError(Diagnostic(problem, None, f"a file *{_CONFIGS[0]}", source))
-    library.load()
     if path.is_dir():
         return PackSource(_read("image_folder", source, split, channels), path)
     if path.is_file() and is_image_list(path):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.dataset.dataset import Dataset
 
 _FREQUENT = 10

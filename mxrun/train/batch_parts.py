@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -23,6 +24,9 @@ from mxrun.train.host_arrays import HostArrays, pinned
 from mxrun.train.interruption import WaitEnded
 from mxrun.train.measure import Measure
 from mxrun.train.replica import Replica
+
+# Steps between two comparisons of the parameters of all ranks, which take a pass over all of them.
+_CHECK_INTERVAL = 100
 
 
 class BatchParts(StepRunner):
@@ -53,6 +57,7 @@ class BatchParts(StepRunner):
         # Number of the part that comes next, of those of this rank, and the records so far.
         self._part = self._records = 0
         self._auxiliary = _AuxiliaryStates(self._executor)
+        self._checksum = _Checksum(self._executor)
         self._load = self._operator(self._load_slots, "load", updates=[self._batch])
         gradients, self._folds, sums = self._exchanges()
         pieces = self._pieces(gradients)
@@ -191,6 +196,7 @@ class BatchParts(StepRunner):
     def _load_slots(self) -> None:
         if self._error is not None:
             return
+        self._agreement.doing = f"reading part {self._part} of step {self._next[1]}"
         try:
             self._replica.load(*self._next)
         except (RecordError, WaitEnded) as error:
@@ -200,6 +206,7 @@ class BatchParts(StepRunner):
             assert self._replica.batch is not None
             self._records += self._replica.batch.valid
             self._auxiliary.begin_part()
+        self._agreement.doing = f"computing part {self._part} of step {self._next[1]}"
 
     def _if_loaded(self, function: Callable[[], object]) -> None:
         if self._error is None:
@@ -215,14 +222,21 @@ class BatchParts(StepRunner):
 
         if self._error is None:
             sums.measure(self._part, add)
+        if self._part == self._parts - 1:
+            self._agreement.is_waiting = True
+            self._agreement.doing = f"waiting for other ranks in step {self._next[1]}"
 
     def _agreement_operator(self, phase: str) -> EngineOperator:
         """Return the operator with which all ranks agree after the last part of a batch."""
 
         def agree() -> None:
-            replica = self._replica
+            replica, step = self._replica, self._next[1]
+            is_due = (
+                phase == TRAIN and step % _CHECK_INTERVAL == 0 and self._agreement.ranks.size > 1
+            )
+            checksum = self._checksum.value() if is_due else 0
             try:
-                self._part_sums[phase].agree(self._records, replica.counted, self._error)
+                self._part_sums[phase].agree(self._records, replica.counted, self._error, checksum)
             except (RecordError, WaitEnded) as error:
                 self._error = error
             replica.counted = self._agreement.counted
@@ -277,6 +291,21 @@ class BatchParts(StepRunner):
             if exchange.size > 1:
                 sums.append(exchange.pushpull(name, [gradient], number))
         return [by_bucket[bucket] for bucket in self._group.buckets], folds, sums
+
+
+class _Checksum:
+    """Checksum of all parameters, which are equal on all ranks."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._parameters = HostArrays(executor, pinned(executor, MemoryClass.PARAMETERS))
+
+    def value(self) -> int:
+        """Return the CRC-32 of the parameters' bytes."""
+        self._parameters.load()
+        found = 0
+        for array in self._parameters.arrays.values():
+            found = zlib.crc32(array.reshape(-1).view("u1").data, found)
+        return found
 
 
 class _AuxiliaryStates:

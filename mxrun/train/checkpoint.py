@@ -16,7 +16,6 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, parse_arrays
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, Positive, check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.train.metric_kind import Figure
 from mxrun.train.progress import Best, Counts, Progress, rank
 from mxrun.train.schedule import Plateau

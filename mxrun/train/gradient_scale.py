@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from mxrun.base.dataclass import dataclass
 
 Divisor = Literal["batch size", "batch parts", "records"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mxrun.base.dataclass import dataclass
 from mxrun.operator.optimizer import Optimizer
 from mxrun.train.progress import SavedPlateau
 from mxrun.train.schedule import Plateau, Schedule

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.classification import Classification, Likelihood
+from mxrun.base.dataclass import dataclass
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor

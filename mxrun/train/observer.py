@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.merged_names import merged_names
 from mxrun.train.metric_kind import Figure
 

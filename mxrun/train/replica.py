@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE

@@ -9,9 +9,9 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import make_folder, report_write_errors
 from mxrun.train.advice import ON_COMMAND_LINE, Advice

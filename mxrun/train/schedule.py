@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.params import Int32, NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
 from mxrun.train.progress import SavedPlateau

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily

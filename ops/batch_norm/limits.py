@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import numpy_dtype
 from mxrun.operator.register import AnyProperty
 from mxrun.ops.batch_norm.limited import BatchNormLimitedProperty

@@ -6,7 +6,7 @@ shape only, so that no sum depends on the tasks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mxrun.base.dataclass import dataclass
 
 # Maximum columns of a task, whose sums and factors still fit into the L1 and L2 caches, and columns
 # up to which rows of few channels are merged into one.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily

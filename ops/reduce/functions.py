@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.once import cached_property
 from mxrun.operator import scalar
 from mxrun.operator.scalar import MapKernel

@@ -8,13 +8,13 @@ axes, whatever the nesting of blocks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.blocked import Blocked
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import Shape
 from mxrun.codegen.vectors import LANES

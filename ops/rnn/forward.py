@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.native_kernel import LoopPart, Slot

@@ -8,10 +8,10 @@ and they run on any device that has maps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.operator import scalar
 from mxrun.operator.scalar import MapKernel
 from mxrun.ops.rnn.cells import BACKWARD, FORWARD

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.operator.operator import BackwardCall, ByName, ForwardCall, Operator, OperatorCall
 from mxrun.ops.rnn.cells import Cell, Saved
 from mxrun.ops.rnn.parameters import RNNParameters, packed_weights

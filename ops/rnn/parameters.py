@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy.typing as npt
 from pydantic import ConfigDict, Field, model_validator
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.params import Float32, Int32, Parameters
 from mxrun.base.tensor import Shape
 

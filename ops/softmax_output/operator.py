@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.classification import Classification
+from mxrun.base.dataclass import dataclass
 from mxrun.base.params import Float32
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall

@@ -518,8 +518,9 @@ train: {epochs: 1, optimizer: sgd}
     ("result", "line", "problem"),
     [
         ("{'data': Field(data)}", 10, "read returned no Dataset"),
-        ("Dataset('waves', {'data': data})", 13, "'data' is no Field(numpy.ndarray)"),
-        ("Dataset('waves', {'data': Field(data.tolist())})", 13, "'data' is no Field(numpy.nd"),
+        ("Dataset('waves', {'data': data})", 13, "'data' is no Field of an array"),
+        ("Dataset('waves', {'data': Field(data.tolist())})", 13, "'data' is no Field of an array"),
+        ("Dataset('waves', {'data': Field(np.array(['a', 'b']))})", 13, "'data' is no Field of an"),
         ("Dataset('waves', {'data': Field(data), 'label': Field(label[1:])})", 13, "[7, 8]"),
         ("Dataset(['waves'], {'data': Field(data)})", 13, "name of a data set is a text"),
         ("Dataset('waves', {'data': Field(data * 1.0), 'label': Field(label * np.float64(1))})",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
-from commands import digests, mxrun, succeeded
+from commands import MXRUN, digests, mxrun, succeeded
 from interrupted_runs import CONFIG
-from rank_jobs import MPIRUN, mxrun_on
+from PIL import Image
+from rank_jobs import FAULTY, MPIRUN, mxrun_on, on_ranks, python_on
 
 pytestmark = [
     pytest.mark.commands,
@@ -16,26 +18,28 @@ pytestmark = [
 ]
 
 DISTRIBUTED = "kvstore=dist_sync"
-SHORT = ("train.epochs=1",)
+NET = CONFIG.replace("name: killed", "name: net")
 
 
 @pytest.fixture(autouse=True)
 def _config(empty_folder: Path) -> None:
-    Path("net.yaml").write_text(CONFIG.replace("name: killed", "name: net"))
+    Path("net.yaml").write_text(NET)
 
 
-def results(name: str) -> dict[str, str]:
+def results(folder: Path) -> dict[str, str]:
     """Return the digests of a run's files that do not depend on how it was started."""
-    found = digests(Path("runs") / name)
+    found = digests(folder)
     del found["config.yaml"]
     return found
 
 
-@pytest.fixture
-def expected(empty_folder: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the results of the run in one process."""
-    succeeded(mxrun("train", "net.yaml", "name=expected", "batch_parts=4"))
-    return results("expected")
+    folder = tmp_path_factory.mktemp("expected")
+    (folder / "net.yaml").write_text(NET)
+    succeeded(mxrun("train", "net.yaml", "batch_parts=4", cwd=folder))
+    return results(folder / "runs/net")
 
 
 def test_K3_D1_D2_ranks_give_the_bits_of_one_process(expected: dict[str, str]) -> None:
@@ -46,7 +50,7 @@ def test_K3_D1_D2_ranks_give_the_bits_of_one_process(expected: dict[str, str]) -
         words = (f"name=ranks{ranks}", f"threads={3 - min(ranks, 2)}", DISTRIBUTED)
         done = succeeded(mxrun_on(ranks, "train", "net.yaml", *words, "--json"))
         assert json.loads(done.stdout)["steps"] == 66
-        assert results(f"ranks{ranks}") == expected
+        assert results(Path(f"runs/ranks{ranks}")) == expected
         # One process reports.
         assert done.stderr.count("parameters, arena") == 1
 
@@ -57,6 +61,132 @@ def test_F5_a_run_goes_on_with_another_number_of_ranks(expected: dict[str, str])
         words += (f"train.max_steps={22 * epochs}", "train.schedule=constant")
         succeeded(mxrun_on(ranks, *words))
     succeeded(mxrun("train", "net.yaml", "name=whole", "batch_parts=4", "train.schedule=constant"))
-    assert results("net") == results("whole")
+    assert results(Path("runs/net")) == results(Path("runs/whole"))
     again = succeeded(mxrun_on(2, "train", "net.yaml", "--resume", *words[3:]))
     assert "already finished" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        ("fail", 1, "ZeroDivisionError on rank 1 of 2, which ends all ranks: planted"),
+        ("kill", 9, ""),
+        ("stop", 1, "rank 1 of 2 has given no sign of life for 2 s, which ends all ranks"),
+        ("hang", 1, "rank 1 of 2 keeps the others waiting for 2 s, which ends all ranks; it was "),
+    ],
+)
+def test_K4_E12_a_faulty_rank_ends_all_and_nothing_is_lost(
+    fault: str, code: int, said: str, expected: dict[str, str]
+) -> None:
+    """The run goes on from the last checkpoint to the bits of an uninterrupted one."""
+    words = ("train", "net.yaml", DISTRIBUTED, "rank_timeout=2")
+    done = python_on(2, FAULTY, fault, "1", "30", *words)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert Path("runs/net/checkpoint-28").is_dir()
+    if fault == "kill":
+        succeeded(mxrun("train", "net.yaml", "--resume", "batch_parts=4"))
+        assert results(Path("runs/net")) == expected
+
+
+def test_F5_all_ranks_stop_at_the_step_at_which_one_is_told_to(expected: dict[str, str]) -> None:
+    done = python_on(2, FAULTY, "interrupt", "1", "30", "train", "net.yaml", DISTRIBUTED)
+    assert done.returncode == 75, done.stderr
+    assert done.stderr.count("stopped after step 30 and saved in runs/net") == 1
+    succeeded(mxrun_on(4, "train", "net.yaml", "--resume", DISTRIBUTED))
+    assert results(Path("runs/net")) == expected
+
+
+def test_parameters_that_change_by_themselves_are_found() -> None:
+    words = ("train", "net.yaml", DISTRIBUTED, "train.epochs=5")
+    done = python_on(4, FAULTY, "flip", "2", "50", *words)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("those of rank 2 have changed by themselves") == 1
+
+
+def test_ranks_that_would_compute_other_runs_are_refused() -> None:
+    one = [*MXRUN, "train", "net.yaml", DISTRIBUTED]
+    changed = ("seed=3", "train.optimizer.adam.lr=0.1", "data.batch_size=32")
+    done = on_ranks((1, one), (1, [*one, *changed]))
+    assert done.returncode == 2
+    assert done.stderr.count("rank 1 would compute another run than rank 0") == 1
+    for difference in ("seed: ", "adam.lr: 0.003 on rank 0, 0.1 here", "batch_size: 64 on rank 0"):
+        assert done.stderr.count(difference) == 1
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words", "said"),
+    [
+        (3, (DISTRIBUTED,), "3 ranks cannot share 4 batch parts"),
+        (2, (), "2 processes were started together, but kvstore: local is for one"),
+        (
+            2,
+            (DISTRIBUTED, "train.metrics=[accuracy, auc]"),
+            "auc cannot be measured by several ranks",
+        ),
+    ],
+)
+def test_what_ranks_cannot_train_is_refused_once(
+    ranks: int, words: tuple[str, ...], said: str
+) -> None:
+    done = mxrun_on(ranks, "train", "net.yaml", *words)
+    assert done.returncode == 2
+    assert done.stderr.count(said) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not Path("runs").exists()
+
+
+def test_what_is_missing_for_several_processes_is_named() -> None:
+    Path("mpi4py.py").write_text("raise ImportError('planted')\n")
+    here = {"PYTHONPATH": str(Path().resolve())}
+    done = mxrun("train", "net.yaml", DISTRIBUTED, environment=here)
+    assert done.returncode == 2
+    assert "pip install 'mxrun[dist]'" in done.stderr
+
+
+IMAGES = """\
+name: images
+threads: 1
+network:
+  inputs: {data: [1, 4, 4], label: []}
+  layers: [FullyConnected: {name: fc, num_hidden: 2}, SoftmaxOutput: {name: softmax, label: label}]
+data:
+  batch_size: 8
+  workers: 1
+  on_bad_record: skip
+  max_bad_records: 8
+  train: {dataset: image_folder, path: train, split: all, shuffle: true}
+train: {epochs: 2, optimizer: {sgd: {lr: 0.1, momentum: 0.9}}}
+"""
+
+
+@pytest.fixture
+def images(empty_folder: Path) -> None:
+    """Write 20 images, of which five are damaged."""
+    for number in range(20):
+        path = Path("train", "ab"[number // 10], f"{number:02}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), 12 * number, np.uint8)).save(path)
+        if number in (1, 4, 7, 12, 18):
+            path.write_bytes(b"no image")
+    Path("images.yaml").write_text(IMAGES)
+
+
+def test_D6_X10_bad_records_are_counted_over_all_ranks(images: None) -> None:
+    """And listed in the order of one process; gradients are means over the good ones."""
+    succeeded(mxrun("train", "images.yaml", "name=one", "batch_parts=4"))
+    done = mxrun_on(2, "train", "images.yaml", "name=two", DISTRIBUTED, "--json")
+    assert json.loads(succeeded(done).stdout)["bad_records"]["train"] == 5
+    assert results(Path("runs/two")) == results(Path("runs/one"))
+    few = mxrun_on(2, "train", "images.yaml", DISTRIBUTED, "data.max_bad_records=4")
+    assert few.returncode == 2
+    assert few.stderr.count("too many bad records") == 1
+    assert few.stderr.count("training has ended") == 1
+
+
+def test_a_record_that_one_rank_cannot_read_ends_all_at_the_same_step(images: None) -> None:
+    done = mxrun_on(4, "train", "images.yaml", DISTRIBUTED, "data.on_bad_record=error")
+    assert done.returncode == 2
+    assert done.stderr.count(".png") == 1, done.stderr
+    assert "training has ended before its first step: nothing was saved" in done.stderr

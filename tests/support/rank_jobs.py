@@ -12,6 +12,7 @@ from commands import MXRUN
 from hang import HANG_S
 
 MPIRUN = Path(sys.executable).with_name("mpirun")
+FAULTY = Path(__file__).with_name("faulty_rank.py")
 _PYTHON = (sys.executable,)
 
 

@@ -6,7 +6,7 @@ import ast
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from llvmlite import ir
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen.code_identity import InlinedBody, is_named_tuple
 from mxrun.codegen.sequential import arithmetic
 from mxrun.codegen.sequential.arithmetic import Untyped, common, converted, truth

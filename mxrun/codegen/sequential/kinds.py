@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen.llvm_target import lanes_of
 from mxrun.codegen.vectors import LANES
 

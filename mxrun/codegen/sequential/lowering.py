@@ -22,11 +22,11 @@ import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen import intrinsics
 from mxrun.codegen.code_identity import InlinedBody
 from mxrun.codegen.llvm_block import address, function_of, slot

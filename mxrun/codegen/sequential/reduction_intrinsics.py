@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen import intrinsics
 from mxrun.codegen.llvm_block import smaller
 from mxrun.codegen.llvm_target import (

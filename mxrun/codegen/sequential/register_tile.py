@@ -7,11 +7,11 @@ loaded once, and one element of each row of the left factor is broadcast from me
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen.llvm_bfloat16 import widened
 from mxrun.codegen.llvm_target import call_function, multiply_add
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS

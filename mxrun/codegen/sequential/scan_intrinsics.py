@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen import intrinsics
 from mxrun.codegen.llvm_target import constant, lanes_of
 from mxrun.codegen.sequential.intrinsic import typed

@@ -8,8 +8,9 @@ another layout of such a tensor, or kept for every iteration.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.layer_options import LayerOptions
 from mxrun.base.tensor import PLAIN, TensorSpec

@@ -9,8 +9,9 @@ gradient of a variable that all steps read is a running sum, from the last itera
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.recurrence.body import (
     BackwardRequestOfBody,

@@ -9,8 +9,9 @@ have the same bits.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.recurrence.body import (
     BackwardRequestOfBody,

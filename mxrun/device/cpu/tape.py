@@ -8,11 +8,11 @@ time. Python-bodied operators run between the segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import CUDA, DeviceDescription, NumpyBodies, TaskSizes
 from mxrun.codegen.processor import CARD
 from mxrun.device.cuda.cudnn import library as cudnn

@@ -8,11 +8,11 @@ mirror.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.device.cuda.memory import PinnedMemory, address_of
 from mxrun.device.cuda.queue import Queue

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, require_row_major, slot_of

@@ -6,11 +6,11 @@ Only this file imports it. Its functions raise CuPy's own errors, which `errors`
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.once import once
 

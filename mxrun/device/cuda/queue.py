@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.locks import new_lock
 from mxrun.base.once import cached_property

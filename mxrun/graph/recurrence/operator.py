@@ -13,9 +13,9 @@ before the first step are stacked, the oldest first, and so are the last values.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec

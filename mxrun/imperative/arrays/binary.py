@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.context import Context
+from mxrun.base.dataclass import dataclass
 from mxrun.base.once import cached_property
 from mxrun.imperative.arrays.array import NDArrayBase
 from mxrun.imperative.arrays.creation import full

@@ -9,12 +9,12 @@ integers, with NumPy's meaning.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape

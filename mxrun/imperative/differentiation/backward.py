@@ -8,9 +8,10 @@ prepared operators, wired alike, share the program: it is bound to the tensors o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.external import SelectedKernel, plan_backward, source_name
 from mxrun.device.storage import device_of

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 from mxrun.base.context import Context
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import Shape
 from mxrun.imperative.arrays import array as array_module

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import Shape, TensorSpec
@@ -88,14 +89,15 @@ class Dataset:
     series: SeriesWindows | None = None
 
     def __post_init__(self) -> None:
-        # A plugin may give anything.
-        title: Any = self.name
-        fields: Mapping[str, Any] = self.fields
+        # Plugins are not checked for types.
+        title: object = self.name
         if not isinstance(title, str):
             raise TypeError(f"the name of a data set is a text, not {title!r}")
+        fields: Mapping[str, object] = self.fields
         for name, given in fields.items():
-            if not isinstance(given, Field) or not isinstance(given.records, np.ndarray):
-                raise TypeError(f"the field {name!r} is no Field(numpy.ndarray)")
+            records: object = given.records if isinstance(given, Field) else None
+            if not isinstance(records, np.ndarray) or records.dtype.kind not in "biuf":
+                raise TypeError(f"the field {name!r} is no Field of an array of numbers")
         lengths = {len(column) for column in self.fields.values()}
         lengths |= {column.count for column in self.lazy.values()}
         lengths |= set() if self.features is None else {len(self.features)}

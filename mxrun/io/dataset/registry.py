@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.registry import Registry
@@ -63,7 +64,10 @@ class DatasetFormat:
     def open(
         self, options: Any, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
     ) -> Dataset:
-        """Return the complete split; texts with the `vocabulary` of training, if one is given."""
+        """Return the complete split; texts with the `vocabulary` of training, if one is given.
+
+        Raises UserError if `read`, which may be a plugin's, returns anything else.
+        """
         more = (vocabulary,) if self.learns_vocabulary else ()
         found = self.read(options, split, inputs, *more)
         if not isinstance(found, Dataset):

@@ -9,7 +9,8 @@ CIFAR (www.cs.toronto.edu/~kriz/cifar.html) publish MD5 digests of the same file
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from mxrun.base.dataclass import dataclass
 
 _CHECKSUMS = "TensorFlow Datasets, tensorflow_datasets/url_checksums"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import Shape
 from mxrun.io.dataset.fields import ArrayReader
 from mxrun.io.dataset.location import RecordLocation

@@ -6,12 +6,12 @@ of their size; images of other kinds, and JPEG images of CMYK or with recoverabl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import fail

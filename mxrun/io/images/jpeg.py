@@ -6,7 +6,8 @@ Source of the format: ITU-T T.81, annex B.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from mxrun.base.dataclass import dataclass
 
 _START = b"\xff\xd8"
 # A marker is FF and another byte. FF 00 is data, and restart markers occur within data.

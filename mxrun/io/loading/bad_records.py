@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.location import RecordLocation
@@ -42,6 +43,8 @@ class BadRecords:
     """Records of one data set, or other source, that are left out; each is counted once.
 
     limit: their greatest number. on_new: called for each one, in the order of batches and rows.
+    uncounted: those that wait for `count`, with those of other ranks; None if they are counted at
+    once.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class BadRecords:
         """
         self.limit = min(max(_LEAST, int(count * _SHARE)) if limit is None else limit, count - 1)
         self.on_new: Callable[[BadRecord], None] = lambda bad: None
+        self.uncounted: list[BadRecord] | None = None
         self._name, self._count, self._place = name, count, place
         self._found: dict[int, BadRecord] = {}
 
@@ -79,6 +83,13 @@ class BadRecords:
         self.on_new = on_new
 
     def leave_out(self, bad: Iterable[BadRecord]) -> None:
+        """Leave out records, and count them; raises RecordError as `count` does."""
+        if self.uncounted is None:
+            self.count(bad)
+        else:
+            self.uncounted += bad
+
+    def count(self, bad: Iterable[BadRecord]) -> None:
         """Count records; raises RecordError, and counts none of them, if they exceed the limit."""
         new = {each.record: each for each in bad if each.record not in self._found}
         if len(self._found) + len(new) > self.limit:

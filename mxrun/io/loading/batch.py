@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from mxrun.base.dataclass import dataclass
 
 # Name of the input that holds the weight of each row of a batch: 1 for a record, 0 for padding.
 SAMPLE_WEIGHT = "sample_weight"

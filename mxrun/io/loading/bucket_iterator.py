@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
 from mxrun.io.dataset.dataset import Dataset

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.io.loading.sampling import Balanced, ContiguousRows, Shuffle, occurrences, record_order
 

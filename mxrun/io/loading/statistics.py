@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.locks import new_lock
 
 # Stages in the order in which a batch passes them.

@@ -10,10 +10,11 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import make_folder
 from mxrun.io.pack.growing_file import GrowingFile

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+
+from mxrun.base.dataclass import dataclass
 
 PackForm = Literal["rec", "tar"]
 PackEncoding = Literal["keep", "jpeg", "png", "raw"]

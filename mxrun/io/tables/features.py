@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.tables.cells import USUAL_CELLS, CellForm, category_text, number_text
 from mxrun.io.tables.forms import ColumnForm, TextForm
 

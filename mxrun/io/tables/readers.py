@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.convert import first_unrepresentable
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.tables.cells import USUAL_CELLS, CellForm, category_text, cell_text
@@ -238,7 +239,7 @@ class DateReader:
     """
 
     def __init__(self, date_format: str | None, form: CellForm = USUAL_CELLS) -> None:
-        self._format, self._form = date_format, form
+        self._format, self.form = date_format, form
         self._parts: list[NDArray[np.float64]] = []
         self._known: dict[bytes, float] = {}
         self._rows = 0
@@ -251,8 +252,8 @@ class DateReader:
         if days is None:
             days = np.array([*map(self._day, cells)])
             odd = np.flatnonzero(np.isnan(days)).tolist()
-            gaps = [at for at in odd if self._form.is_gap(cells[at])]
-            wrong = next((at for at in odd if not self._form.is_gap(cells[at])), None)
+            gaps = [at for at in odd if self.form.is_gap(cells[at])]
+            wrong = next((at for at in odd if not self.form.is_gap(cells[at])), None)
             if wrong is not None and self.wrong is None:
                 self.wrong = self._rows + wrong, cells[wrong]
         self._rows += len(cells)

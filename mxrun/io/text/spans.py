@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.encodings import HEAD_BYTES, refuse_text
 from mxrun.io.formats.byte_file import ByteFile

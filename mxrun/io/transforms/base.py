@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
@@ -42,8 +42,6 @@ class Transform(Parameters):
     applied to images whose labels are boxes.
     """
 
-    # Most runs have no transforms: build a pydantic model only on first use.
-    model_config = ConfigDict(defer_build=True)
     works_on_values: ClassVar[bool] = False
     requires_unit_values: ClassVar[bool] = False
     leaves_unit_range: ClassVar[bool] = False

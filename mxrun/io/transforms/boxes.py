@@ -7,11 +7,11 @@ image's sides, and further numbers; rows after the last box are -1, as MXNet's I
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.transforms.windows import Float64, ImageWindows, Int64, WindowAxis
 
 # A box that keeps no more than this share of its area is left out: min_eject_coverage of MXNet's

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen import philox
 from mxrun.codegen.arguments import Arguments, Float64s, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop

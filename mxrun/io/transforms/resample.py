@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.io.transforms import resample_loops as loops
 from mxrun.io.transforms.windows import ImageWindows, Int64, WindowAxis

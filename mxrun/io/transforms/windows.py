@@ -6,11 +6,12 @@ once: a source rectangle is resampled to a canvas, of which a rectangle is the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.dataclass import dataclass
 from mxrun.io.images.decode import DIVISORS
 
 Int64 = NDArray[np.int64]

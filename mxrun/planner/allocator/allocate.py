@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.planner.allocator.first_fit import Placement, first_fit
 from mxrun.planner.allocator.interval_compaction import (
     Integers,

@@ -8,12 +8,12 @@ Clements, JAIR 10, 1999).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen.arguments import Arguments, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import inlined, native

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.planner.allocator import search_loop as loop
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem

@@ -7,10 +7,11 @@ as graphs, whose true live bytes decide. The plain plan is used where it fits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.machine import Machine
 from mxrun.base.once import cached_property

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, ValueId, forward_count
 
 # The work of the solver grows with the third power of the number of segments.

@@ -11,11 +11,12 @@ stage's backward, with the offered retentions, and with sizes rounded up to slot
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
+
+from mxrun.base.dataclass import dataclass
 
 Seconds = npt.NDArray[np.float64]
 

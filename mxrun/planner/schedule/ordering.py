@@ -11,8 +11,8 @@ sizes and readers of the two tensors alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import align
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId, forward_count
 

@@ -11,8 +11,9 @@ Needs: kernels. Provides: the same steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import Graph
 from mxrun.passes.updates import hoist_updates
 from mxrun.planner.inplace import inplace

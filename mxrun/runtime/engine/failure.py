@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import MxrunError, OperatorRaised
 
 _MAX_LISTED = 10

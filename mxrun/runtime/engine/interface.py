@@ -19,11 +19,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from mxrun.base.context import Context
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.failure import Failure
 from mxrun.runtime.profiler import Event

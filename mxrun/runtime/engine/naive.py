@@ -11,8 +11,8 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.calls import call
 from mxrun.runtime.engine.completion import Completion

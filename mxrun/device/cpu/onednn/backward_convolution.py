@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import ClassVar
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import ONE_THREAD, Cut
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align

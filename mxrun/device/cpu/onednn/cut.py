@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 import numpy as np
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import ONE_THREAD, Cut
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import Shape, TensorSpec, align, strides_of

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_int, c_int64, c_void_p
-from dataclasses import dataclass
 
 from mxrun.base.blocked import Blocked
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.once import once
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, Shape, TensorSpec, strides_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.device.cpu.onednn.backward_convolution import Computation
 from mxrun.operator.launch import Handle, ProviderLaunch
 

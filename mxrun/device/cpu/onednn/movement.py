@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import Cut
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.device.cpu.onednn.cut import Cuttable, Specs, along_axes

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import cache, partial
 from itertools import pairwise
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.device import Cut
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.device.cpu.onednn.cut import Cuttable, Slice, Specs, along_axes, by_images, in_slices

@@ -13,9 +13,10 @@ import ctypes
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_void_p
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.once import once
 from mxrun.base.tensor import TensorSpec

@@ -7,10 +7,11 @@ the card and the library's version.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
+from mxrun.base.dataclass import dataclass
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import Shape, TensorSpec, strides_of
 from mxrun.device.cuda.cudnn.constants import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from mxrun.base.dataclass import dataclass
 from mxrun.device.cuda.cudnn.constants import Attribute, DescriptorKind
 from mxrun.device.cuda.cudnn.descriptor import Descriptor, describe
 from mxrun.device.cuda.cudnn.graph import Role

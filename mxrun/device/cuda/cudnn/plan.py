@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import islice
 
 from mxrun.base import disk_cache
+from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
 from mxrun.base.once import cached_property, once
 from mxrun.device.cuda.cudnn.constants import (
