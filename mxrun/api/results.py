@@ -166,6 +166,10 @@ class EvaluationResult:
 
 def _head_parts(head: HeadEvaluation) -> Iterator[str]:
     """Yield the tables of one loss: its classes or outputs, the confusion matrix, and errors."""
+    if head.forecasts:
+        columns = list(head.forecasts[0])
+        yield heading(f"{head.name}: forecasts")
+        yield table(columns, [[_text(row[name]) for name in columns] for row in head.forecasts])
     rows = head.rows[:_MAX_CLASSES]
     if rows:
         columns = [name for name in rows[0] if name != "class" or "name" not in rows[0]]

@@ -124,10 +124,10 @@ def separate_function(module: Any, name: str, result: Any, arguments: list[Any])
 
 def optimized(code: Any, machine: Any, is_compact: bool) -> Any:
     """Return LLVM's module, optimized for a machine, of llvmlite's."""
+    # Set in the text: where it names no alignment, it is that of the data layout.
+    code.triple, code.data_layout = machine.triple, str(machine.target_data)
     module = llvm.parse_assembly(str(code))
     module.verify()
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(OPTIMIZATION)
     options.loop_vectorization = not is_card()
     options.loop_unrolling = not is_compact

@@ -268,7 +268,7 @@ class _Training:
         return summary
 
     def _wants_end(self) -> bool:
-        """Return whether the run shall end, which ranks that train together all know."""
+        """Return whether a signal ends the run; of several ranks, one that all know of."""
         if self._ranks is None or self._run.agreement is None:
             return self._interrupted()
         return self._run.agreement.interrupted

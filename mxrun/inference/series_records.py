@@ -18,7 +18,7 @@ from mxrun.inference.file_settings import given_settings, with_settings
 from mxrun.io.series.dataset import SeriesOptions, read_steps
 from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.series.steps import SeriesSteps
-from mxrun.io.tables.forms import DateForm
+from mxrun.io.tables.forms import ColumnChoice, DateForm
 
 
 def series_options(built: ModelDefinition) -> SeriesOptions:
@@ -63,7 +63,19 @@ def history_of_columns(
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
     writer.writerows(zip(*cells, strict=True))
-    usual = {"header": True, "delimiter": ",", "encoding": None, "decimal": ".", "thousands": None}
+    # Numbers are written here, in the usual form.
+    forms = {key: choice.form for key, choice in (options.columns or {}).items()}
+    usual: dict[str, object] = {
+        "columns": {
+            key: ColumnChoice.of(form.model_copy(update={"cells": None}))
+            for key, form in forms.items()
+        },
+        "header": True,
+        "delimiter": ",",
+        "encoding": None,
+        "decimal": ".",
+        "thousands": None,
+    }
     return read_steps(options.model_copy(update=usual), encoding.clock, text.getvalue().encode())
 
 

@@ -23,6 +23,8 @@ ROW_NUMBERS = ("id", "index", "row", "rownumber", "unnamed0", "number", "no", ""
 """Names of columns that number the rows, folded."""
 # From this share of missing values on, whether a value is missing may itself say something.
 _MIN_INDICATED = 0.02
+# From this share on, a column may be of no use.
+_MOST_MISSING = 0.95
 # A category has on average at least this many rows.
 _MIN_ROWS = 3
 # Numbers with a maximum of so many medians are taken by their logarithm.
@@ -55,6 +57,11 @@ class ColumnDraft:
     def is_ignored(self) -> bool:
         """Whether the column is left out."""
         return self.form == "ignore"
+
+    @property
+    def is_rarely_known(self) -> bool:
+        """Whether nearly all values are missing."""
+        return self.column.gaps > _MOST_MISSING * len(self.column.numbers)
 
     @property
     def may_be_category(self) -> bool:

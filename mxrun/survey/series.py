@@ -23,6 +23,7 @@ from mxrun.io.series.dataset import (
 from mxrun.io.series.steps import SeriesSteps
 from mxrun.io.tables.columns import TableOutline
 from mxrun.io.tables.readers import TableColumn
+from mxrun.survey.cell_forms import written_cells
 from mxrun.survey.columns import choose_form, why_useless
 from mxrun.survey.survey import DataSurvey, SurveyedPart
 from mxrun.survey.table_labels import named_columns
@@ -81,7 +82,15 @@ class _Choice:
         for name, columns in (("past", self.past), ("known", self.known)):
             if columns:
                 found[name] = [self.key(each) for each in columns]
-        return {**found, **({"columns": self.columns} if self.columns else {})}
+        treated = self.columns | dict(self._own_cells())
+        return {**found, **({"columns": treated} if treated else {})}
+
+    def _own_cells(self) -> Iterator[tuple[str, object]]:
+        """Yield the treatment of columns that are not written as the table's others."""
+        for column in (*self.targets, *self.past, *self.known):
+            own = self.outline.own_cells(column)
+            if own is not None:
+                yield self.outline.key(column), {"number": {"cells": written_cells(own)}}
 
 
 def survey_series(
@@ -151,7 +160,7 @@ def _times(outline: TableOutline, given: SeriesOptions) -> Iterator[_Choice]:
 
 def _form_of_time(column: TableColumn, outline: TableOutline) -> dict[str, object] | None:
     """Return the treatment of a column of time stamps, by its key; None if it has none."""
-    key = column.name if outline.by_name else str(column.number)
+    key = outline.key(column)
     if column.words or column.kinds:
         form = choose_form(column, outline).form
         if form == "date":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def survey_table(
     path = files[0]
     chosen = choose_label(outline, given, label, task, path)
     labels = {each.number for each in chosen.columns}
-    if any(outline.key(each) in (outline.form.columns or {}) for each in chosen.columns):
+    if any(map(outline.own_cells, chosen.columns)):
         outline, decided = survey_cells(files, given.form, own, labels)
         chosen = choose_label(outline, given, label, task, path)
     others = [each for each in outline.columns if each.number not in labels]
@@ -121,11 +121,11 @@ def _choices(
 
 def _with_cells(draft: ColumnDraft, outline: TableOutline) -> ColumnDraft:
     """Return the treatment with the form of the column's cells, if it is not the table's."""
-    own = (outline.form.columns or {}).get(outline.key(draft.column))
-    if own is None or own.cells is None or draft.is_ignored:
+    own = outline.own_cells(draft.column)
+    if own is None or draft.is_ignored:
         return draft
     form = draft.form if isinstance(draft.form, dict) else {draft.form: {}}
-    form = {kind: {**given, "cells": written_cells(own.cells)} for kind, given in form.items()}
+    form = {kind: {**given, "cells": written_cells(own)} for kind, given in form.items()}
     return replace(draft, form=form, is_auto=False)
 
 
@@ -156,6 +156,12 @@ def _left_out(choices: Sequence[ColumnDraft]) -> tuple[str, ...]:
 def _doubts(choices: Sequence[ColumnDraft]) -> Iterator[str]:
     """Yield a line for each treatment that may be doubted."""
     yield from (each.doubt for each in choices if each.doubt)
+    rare = [each.column for each in choices if not each.is_ignored and each.is_rarely_known]
+    if rare:
+        yield (
+            f"missing in nearly all rows: {listed([*map(str, rare)])}; "
+            "`columns: {NAME: ignore}` leaves one out"
+        )
     few = [str(each.column) for each in choices if each.may_be_category]
     if few:
         yield (
@@ -199,15 +205,8 @@ def file_options(source: str, outline: TableOutline) -> dict[str, object]:
 
 def _records(options: Mapping[str, object], label: TableLabel) -> Dataset:
     """Read the table as training will."""
-    given = CsvOptions.model_validate(_with_tuples(options))
+    given = CsvOptions.model_validate_json(json.dumps(options))
     return read(given, "all", {"label": label.spec})
-
-
-def _with_tuples(value: Any) -> Any:
-    """Return options of a config with tuples for their lists."""
-    if isinstance(value, Mapping):
-        return {key: _with_tuples(each) for key, each in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _target(labels: NDArray[np.float32]) -> tuple[float, float]:

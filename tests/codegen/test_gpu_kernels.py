@@ -114,6 +114,10 @@ def test_memory_is_known_to_be_the_cards() -> None:
         assert {each.split(".")[1] for each in accesses} == {"param", "global"}
 
 
+def test_words_of_64_bits_are_read_at_once() -> None:
+    assert instructions(table_loop.gpu_kernel, r"ld\.global\.b64") == ["ld.global.b64"]
+
+
 def test_Q16_a_map_has_four_elements_a_thread() -> None:
     kernel = map_of().gpu_kernel
     assert instructions(kernel, r"ld\.global\.v4") == ["ld.global.v4.b32"] * 2

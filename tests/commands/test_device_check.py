@@ -117,7 +117,7 @@ def test_a_kernel_that_computes_something_else_is_found(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("changes", [{}, {"map": subtracting}], ids=["right", "wrong"])
-def test_an_operator_that_computes_something_else_is_found(
+def test_F8_an_operator_that_computes_something_else_is_found(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EmulatedDevice, "changes", changes)

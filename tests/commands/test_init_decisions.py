@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from pathlib import Path
 
@@ -273,6 +274,17 @@ def test_each_column_has_its_own_form_of_numbers():
     assert np.array_equal(model.predict("rows.csv").values, model.predict(exact).values)
 
 
+def test_columns_of_a_series_have_their_own_forms():
+    days = [f"{datetime.date(2023, 1, 1) + datetime.timedelta(at):%d.%m.%Y}" for at in range(280)]
+    text = table("day;load;heat", days, prices(280), places(3, 280), rows=280, delimiter=";")
+    result = surveyed(text)
+    assert result.survey.dataset == "series"
+    assert 'heat: {number: {cells: {decimal: "."}}}' in config(result)
+    summary = run_training("threads=1", "train.epochs=1", config=result.file)
+    # The unit of the errors is that of the column: degrees, not thousandths.
+    assert mxrun.load(summary["run_dir"]).evaluate()["mae"] < 20
+
+
 def test_the_label_has_the_form_of_the_table():
     text = table("price;weight;lat", prices(), range(50), places(4), delimiter=";")
     result = surveyed(text)
@@ -311,6 +323,12 @@ def test_arrays_that_cannot_be_read_are_said():
     np.savez("b.npz", data=data, label=labels.astype([("a", "i4")]))
     with pytest.raises(UserError, match=r"b.npz: label.npy: byte 10: (unsupported|the header)"):
         init(InitOptions(source="b.npz"))
+
+
+def test_a_column_that_is_nearly_empty_is_doubted():
+    text = table("x,y,kind", ["1.5", *[""] * 39], range(50), ["p", "q"], rows=80)
+    (said,) = surveyed(text).survey.doubts
+    assert said == "missing in nearly all rows: 'x'; `columns: {NAME: ignore}` leaves one out"
 
 
 def test_what_the_user_says_goes_first():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from series_tables import hours, wave, write_table
 from training import run_training
 
+import mxrun
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import evaluate
 from mxrun.commands.infer import Forecasts, infer
@@ -101,3 +103,19 @@ def test_one_column_is_a_series_if_it_shall_be() -> None:
     assert "a series: each row is the next step" in result.survey.facts
     assert (written(result, "time"), written(result, "season")) == (None, 12)
     run_training("train.epochs=1", config="load.yaml")
+
+
+def test_columns_have_numbers_in_forms_of_their_own() -> None:
+    warm = [f"{value:.1f}" for value in wave(200, 24)]
+    load = [f"{value:.2f}".replace(".", ",") for value in 1000 * wave(200, 24)]
+    lines = [";".join(row) for row in zip(hours(200), warm, load, strict=True)]
+    Path("load.csv").write_text("time;warm;load\n" + "\n".join(lines) + "\n")
+    result = surveyed()
+    assert written(result, "past") == ["warm"]
+    run_training("train.epochs=1", config="load.yaml")
+    found = infer(InferOptions(run=Path("runs/load"), inputs=("load.csv",)))
+    assert isinstance(found, Forecasts)
+    model = mxrun.load("runs/load")
+    columns = {"time": hours(200), "warm": np.round(wave(200, 24), 1)}
+    columns["load"] = np.round(1000 * wave(200, 24), 2)
+    assert np.array_equal(model.predict(columns).values, found.values[..., 0])

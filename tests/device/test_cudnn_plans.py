@@ -163,7 +163,7 @@ def test_no_engine_gives_other_bits_in_another_run() -> None:
 
 
 @needs_cudnn
-def test_constraints_select_the_engine() -> None:
+def test_P17_P18_constraints_select_the_engine() -> None:
     graph = convolution("float32", batch=64)
     names = plan_of(graph, card()).alternatives()
     assert len(names) == len(set(names)) > 2

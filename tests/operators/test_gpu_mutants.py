@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 
 import pytest
 from gpu_emulator.device import EmulatedDevice
@@ -20,6 +21,10 @@ PRODUCT = Row("dot", {}, (70, 40), shapes={"rhs": (40, 70)})
 ROWS_OF_DATA = Row("LayerNorm", {}, (5, 70))
 SOFTMAX = Row("softmax", {}, (3, 5000))
 LINEAR = Row("FullyConnected", {"num_hidden": 300}, (70, 40))
+GATED = Row("gated_activation", {"act_type": "silu"}, (6, 150))
+BIASED = Row("_bias_activation", {}, (70, 50))
+POWER = Row("broadcast_power", {}, (2, 3, 4), {"rhs": (1, 3, 1)})
+SUM = Row("elemwise_add", {}, (50, 7))
 
 
 def no_barrier(number: int) -> Callable[[str], str]:
@@ -54,13 +59,21 @@ def mask_of_a_warp(text: str) -> str:
     return changed
 
 
+def shuffles_of_a_warp(text: str) -> str:
+    """Let shuffles read lanes of the other half-warp, which has another task."""
+    changed, count = re.subn(r"i32 4127\)", "i32 31)", text)
+    assert count > 0
+    return changed
+
+
 def _replaced(text: str, pattern: re.Pattern[str], by: str, number: int) -> str:
     found = list(pattern.finditer(text))[number]
     return text[: found.start()] + by + text[found.end() :]
 
 
 RACE = r"race: lane \d+ of block \d+ .* lane \d+ of block \d+, without a barrier between\n  at: "
-OUTSIDE = r"lane \d+ of block \d+ (reads|writes) \d bytes at address 0x\w+, outside of"
+OUTSIDE = r"lane \d+ of block \d+ (reads|writes) \d+ bytes at address 0x\w+, outside of"
+ELSEWHERE = r"lane \d+ of block \d+ shuffles from lane \d+, which is not in mask 0xffff0000"
 DEADLOCK = r"deadlock: lane \d+ of block \d+ waits at .*, mask 0xffffffff"
 # Name: the row, the backend, the function whose kernel is changed, the change, what is found.
 MUTANTS: Mapping[str, tuple[Row, str, str, Callable[[str], str], str]] = {
@@ -85,7 +98,26 @@ MUTANTS: Mapping[str, tuple[Row, str, str, Callable[[str], str], str]] = {
     "rows without barriers": (ROWS_OF_DATA, "jit", "row_gradients_loop", no_barriers, RACE),
     "statistics of all lanes": (ROWS_OF_DATA, "jit", "normalize_rows_loop", all_lanes, RACE),
     "rows of a warp": (ROWS_OF_DATA, "jit", "normalize_rows_loop", mask_of_a_warp, DEADLOCK),
+    "sums of a warp": (ROWS_OF_DATA, "jit", "normalize_rows_loop", shuffles_of_a_warp, ELSEWHERE),
+    "maps of rows without barriers": (GATED, "jit", "row_maps_loop", no_barriers, RACE),
+    "maps of rows of all lanes": (GATED, "jit", "row_maps_loop", all_lanes, RACE),
+    "summed map without barriers": (BIASED, "jit", "summed_map_loop", no_barriers, RACE),
+    "summed map of a warp": (BIASED, "jit", "summed_map_loop", mask_of_a_warp, DEADLOCK),
+    "chunks without barriers": (POWER, "jit", "chunks_loop", no_barriers, RACE),
+    "chunks of all lanes": (POWER, "jit", "chunks_loop", all_lanes, RACE),
+    "map of surplus half-warps": (SUM, "jit", "map", no_guard(0), RACE),
+    **{
+        f"map of more {what}": (SUM, "jit", "map", no_guard(number), OUTSIDE)
+        for what, number in (("vectors", 3), ("elements", 4))
+    },
 }
+
+
+def test_the_page_says_how_many_there_are() -> None:
+    assert (
+        f"found in three orders | {len(MUTANTS)} |"
+        in files("mxrun").joinpath("docs/gpus.md").read_text()
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)

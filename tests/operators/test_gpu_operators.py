@@ -96,13 +96,13 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.whole
 @pytest.mark.parametrize("row", part(ROWS, 0, 300), ids=str)
-def test_a_sample_has_the_results_of_processors(row: Row) -> None:
+def test_Q16_P12_a_sample_has_the_results_of_processors(row: Row) -> None:
     assert_agreement(row)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("row", WIDE, ids=str)
-def test_wide_rows_have_the_bits_of_processors(row: Row) -> None:
+def test_Q16_wide_rows_have_the_bits_of_processors(row: Row) -> None:
     assert_agreement(row)
 
 

@@ -484,3 +484,57 @@ def test_compiled_code_is_of_what_was_run_although_the_file_changes(
     assert json.loads(python_output("-c", PROBE, plugin, changed)) == [3.0]
     assert plugin.read_text() == changed
     assert json.loads(python_output("-c", PROBE, plugin)) == [5.0]
+
+
+DATA_SET = """\
+import numpy as np
+from mxrun.base.params import Parameters
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.dataset.registry import register
+
+class Options(Parameters):
+    pass
+
+@register("waves", Options, ("train",))
+def read(options, split, inputs):
+    data, label = np.zeros((8, 4), "float32"), np.zeros(8, "float32")
+    return RESULT
+"""
+WAVES = """\
+name: waves
+plugins: [waves.py]
+network:
+  inputs: {data: [4], label: []}
+  layers:
+    - FullyConnected: {num_hidden: 1}
+    - LinearRegressionOutput: {label: label}
+data: {batch_size: 4, train: {dataset: waves, split: train}}
+train: {epochs: 1, optimizer: sgd}
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "line", "problem"),
+    [
+        ("{'data': Field(data)}", 10, "read returned no Dataset"),
+        ("Dataset('waves', {'data': data})", 13, "'data' is no Field of an array"),
+        ("Dataset('waves', {'data': Field(data.tolist())})", 13, "'data' is no Field of an array"),
+        ("Dataset('waves', {'data': Field(np.array(['a', 'b']))})", 13, "'data' is no Field of an"),
+        ("Dataset('waves', {'data': Field(data), 'label': Field(label[1:])})", 13, "[7, 8]"),
+        ("Dataset(['waves'], {'data': Field(data)})", 13, "name of a data set is a text"),
+        ("Dataset('waves', {'data': Field(data * 1.0), 'label': Field(label * np.float64(1))})",
+         None, "'label' does not fit"),
+    ],
+)  # fmt: skip
+def test_P14_a_wrong_data_set_of_a_plugin_is_one_error_with_its_line(
+    tmp_path: Path, result: str, line: int | None, problem: str
+) -> None:
+    (tmp_path / "waves.py").write_text(DATA_SET.replace("RESULT", result))
+    (tmp_path / "waves.yaml").write_text(WAVES)
+    message = refused("train", "waves.yaml", cwd=tmp_path)
+    assert problem in message
+    if line is None:
+        assert "values.astype('float32')" in message
+    else:
+        assert f"waves.py:{line}:1: " in message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,12 @@ from mxrun.train.checkpoint import checkpoint_folder
 from mxrun.train.checkpoint_manager import saved_steps
 
 SYNTHETIC = "data.train={dataset: synthetic, split: train, records: 8}"
-# Batches are small: an emulated step takes a thousand times a card's.
+# Batches and images are small: an emulated step takes a thousand times a card's.
 NETWORKS = {
     "digits_lenet": ("data.batch_size=4",),
     "lstm_tiny": ("data.batch_size=2",),
     "gpt_tiny": ("data.batch_size=1",),
-    "resnet20_cifar10": ("data.batch_size=2", SYNTHETIC),
+    "resnet20_cifar10": ("data.batch_size=2", SYNTHETIC, "network.inputs.data=[3,8,8]"),
 }
 # Rounding errors of two orders of summation, relative to a tensor's largest number. AdamW divides
 # gradients by their own size, also those that are rounding errors, such as of a key's bias.
@@ -46,6 +47,7 @@ def checkpoint(context: str, name: str, steps: int) -> dict[str, npt.NDArray[np.
 def assert_training_agrees(name: str, steps: int) -> None:
     """Train on both devices and compare parameters, states of the optimizer and carried states."""
     EmulatedDevice.executed.clear()
+    EmulatedDevice.kernels.clear()
     emulated, expected = checkpoint("emulated", name, steps), checkpoint("cpu", name, steps)
     assert emulated.keys() == expected.keys()
     agreement = AGREEMENT_OF_ADAMW if name == "gpt_tiny" else AGREEMENT
@@ -56,20 +58,38 @@ def assert_training_agrees(name: str, steps: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(EmulatedDevice, "is_checked", True)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", NETWORKS)
-def test_checkpoints_agree(name: str) -> None:
-    assert_training_agrees(name, steps=2)
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        *(("digits_lenet", order) for order in ORDERS),
+        ("lstm_tiny", "random"),
+        ("gpt_tiny", "reverse"),
+        ("resnet20_cifar10", "random"),
+    ],
+)
+def test_a_step_has_no_race_and_the_results_of_processors(
+    name: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EmulatedDevice, "order", order)
+    assert_training_agrees(name, steps=1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_steps_have_no_races(name: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EmulatedDevice, "is_checked", True)
+def test_steps_have_no_race_and_the_results_of_processors(
+    name: str,
+    order: str,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
     monkeypatch.setattr(EmulatedDevice, "order", order)
-    assert_training_agrees(name, steps=1)
+    assert_training_agrees(name, steps=2)
+    record_property("launches", EmulatedDevice.executed.total())
+    record_property("kernels", len(EmulatedDevice.kernels))

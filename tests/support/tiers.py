@@ -73,7 +73,7 @@ class Case:
 def choose(cases: Sequence[Case], tier: Tier) -> list[Case]:
     """The cases that a run takes, in their order."""
     if tier is Tier.GPU:
-        return [case for case in cases if "gpu" in case.marks]
+        return [case for case in cases if "gpu" in case.marks or case.named]
     soak = tier is Tier.SOAK
     candidates = [
         case

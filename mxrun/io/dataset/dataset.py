@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.dataclass import dataclass
-from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.dataset.buckets import Buckets
@@ -89,13 +89,22 @@ class Dataset:
     series: SeriesWindows | None = None
 
     def __post_init__(self) -> None:
+        # Plugins are not checked for types.
+        title: object = self.name
+        if not isinstance(title, str):
+            raise TypeError(f"the name of a data set is a text, not {title!r}")
+        fields: Mapping[str, object] = self.fields
+        for name, given in fields.items():
+            records: object = given.records if isinstance(given, Field) else None
+            if not isinstance(records, np.ndarray) or records.dtype.kind not in "biuf":
+                raise TypeError(f"the field {name!r} is no Field of an array of numbers")
         lengths = {len(column) for column in self.fields.values()}
         lengths |= {column.count for column in self.lazy.values()}
         lengths |= set() if self.features is None else {len(self.features)}
         lengths |= set() if self.texts is None else {len(self.texts)}
         lengths |= set() if self.series is None else {len(self.series)}
         if len(lengths) != 1 or 0 in lengths:
-            raise InternalError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
+            raise ValueError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
 
     def __len__(self) -> int:
         for column in self.lazy.values():
@@ -342,6 +351,8 @@ class Dataset:
                 sizes = ", ".join("any" if size is None else str(size) for size in shape)
                 hint = f"declare it in network.inputs as {name}: [{sizes}]"
                 hint += _other_size(pipeline, name, spec.shape)
+                if dtype not in ("float32", "int32"):
+                    hint = f"fields are float32 or int32: values.astype({spec.dtype!r})"
                 got = f"{dtype}[{sizes}]"
                 if name == "data" and self.encoding is not None:
                     columns = self.encoding.inputs

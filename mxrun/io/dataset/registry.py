@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from mxrun.base.dataclass import dataclass
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.registry import Registry
 from mxrun.io.dataset.dataset import Dataset
@@ -63,9 +64,17 @@ class DatasetFormat:
     def open(
         self, options: Any, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
     ) -> Dataset:
-        """Return the complete split; texts with the `vocabulary` of training, if one is given."""
+        """Return the complete split; texts with the `vocabulary` of training, if one is given.
+
+        Raises UserError if `read`, which may be a plugin's, returns anything else.
+        """
         more = (vocabulary,) if self.learns_vocabulary else ()
         found = self.read(options, split, inputs, *more)
+        if not isinstance(found, Dataset):
+            code = self.read.__code__
+            problem = f"the data set {self.name!r} was not read: {code.co_name} returned no Dataset"
+            place = SourceLocation(code.co_filename, code.co_firstlineno, 1)
+            raise UserError(Diagnostic(problem, place, "a Dataset", type(found).__name__))
         if not reads_as_stored(options):
             return found
         lazy = {name: replace(column, as_stored=True) for name, column in found.lazy.items()}

@@ -10,9 +10,9 @@ from pathlib import Path
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.once import cached_property
-from mxrun.io.tables.cells import detected_delimiter, split_row
+from mxrun.io.tables.cells import CellForm, detected_delimiter, split_row
 from mxrun.io.tables.layout import TableForm, TableLayout
-from mxrun.io.tables.readers import TableColumn
+from mxrun.io.tables.readers import DateReader, TableColumn
 from mxrun.io.tables.rows import RowPlaces
 from mxrun.io.tables.table_columns import TableColumns
 from mxrun.io.tables.text import first_row, read_columns
@@ -50,6 +50,11 @@ class TableOutline:
         """Return the key of a column in the table's `columns`."""
         return column.name if self.by_name else str(column.number)
 
+    def own_cells(self, column: TableColumn) -> CellForm | None:
+        """Return the form of a column's cells, if it is not the table's."""
+        treatment = (self.form.columns or {}).get(self.key(column))
+        return None if treatment is None else treatment.cells
+
 
 def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
     """Read all cells of a table in one or several files.
@@ -72,7 +77,12 @@ def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
         layout: TableLayout, columns: TableColumns, places: RowPlaces, form: TableForm
     ) -> TableOutline:
         readers = zip(layout.columns, columns.readers, strict=True)
-        found = [each.column(number, layout.name(number), places) for number, each in readers]
+        # No column is read as dates before it has been looked at.
+        found = [
+            each.column(number, layout.name(number), places)
+            for number, each in readers
+            if not isinstance(each, DateReader)
+        ]
         rows = len(found[0].numbers)
         return TableOutline(form, layout.has_header, rows, tuple(found), layout.notes)
 

@@ -153,7 +153,7 @@ class ColumnChoice(Parameters):
             return {given: {}}
         if not isinstance(given, Mapping) or sum(each is not None for each in given.values()) != 1:
             raise custom_error("column_form", _WRITTEN)
-        return given
+        return _with_tuples(given)
 
     @property
     def form(self) -> ColumnForm:
@@ -165,6 +165,13 @@ class ColumnChoice(Parameters):
     def of(cls, form: ColumnForm) -> ColumnChoice:
         """Return a treatment as it is written."""
         return cls.model_validate({form.kind: form})
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return parameters with tuples for lists, which JSON has for them."""
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(each) for key, each in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _automatic(given: Any) -> Any:

@@ -239,7 +239,7 @@ class DateReader:
     """
 
     def __init__(self, date_format: str | None, form: CellForm = USUAL_CELLS) -> None:
-        self._format, self._form = date_format, form
+        self._format, self.form = date_format, form
         self._parts: list[NDArray[np.float64]] = []
         self._known: dict[bytes, float] = {}
         self._rows = 0
@@ -252,8 +252,8 @@ class DateReader:
         if days is None:
             days = np.array([*map(self._day, cells)])
             odd = np.flatnonzero(np.isnan(days)).tolist()
-            gaps = [at for at in odd if self._form.is_gap(cells[at])]
-            wrong = next((at for at in odd if not self._form.is_gap(cells[at])), None)
+            gaps = [at for at in odd if self.form.is_gap(cells[at])]
+            wrong = next((at for at in odd if not self.form.is_gap(cells[at])), None)
             if wrong is not None and self.wrong is None:
                 self.wrong = self._rows + wrong, cells[wrong]
         self._rows += len(cells)

@@ -140,7 +140,7 @@ def refused(folder: Path, *arguments: str, **settings: Any) -> str:
 
 
 @pytest.mark.commands
-def test_a_card_that_is_not_there_is_refused_at_its_place(tmp_path: Path) -> None:
+def test_E6_a_card_that_is_not_there_is_refused_at_its_place(tmp_path: Path) -> None:
     (tmp_path / "net.yaml").write_text("extends: digits_lenet\ncontext: [gpu:0, gpu:7]\n")
     said = refused(tmp_path, "train", "net.yaml")
     assert "net.yaml:2:18: context: there is no device gpu:7" in said
@@ -149,7 +149,7 @@ def test_a_card_that_is_not_there_is_refused_at_its_place(tmp_path: Path) -> Non
 
 
 @pytest.mark.commands
-def test_no_card_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_E6_no_card_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "net.yaml").write_text("extends: digits_lenet\ncontext: gpu\n")
     said = refused(tmp_path, "train", "net.yaml", status=35, driver=11040)
     assert "net.yaml:2:10: context: there is no device gpu:0" in said
@@ -189,7 +189,7 @@ def test_another_model_of_card_does_not_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.commands
-def test_a_plan_that_is_larger_than_the_card_is_refused_before_the_first_step(
+def test_S3_a_plan_that_is_larger_than_the_card_is_refused_before_the_first_step(
     tmp_path: Path,
 ) -> None:
     train = ("train", "digits_lenet", "context=gpu", "train.epochs=1")
@@ -205,7 +205,7 @@ def test_a_plan_that_is_larger_than_the_card_is_refused_before_the_first_step(
 
 
 @pytest.mark.commands
-def test_the_largest_batch_is_that_of_the_cards_memory(tmp_path: Path) -> None:
+def test_F3_the_largest_batch_is_that_of_the_cards_memory(tmp_path: Path) -> None:
     inspect = ("inspect-memory", "digits_lenet", "context=gpu")
     small, large = (
         result(

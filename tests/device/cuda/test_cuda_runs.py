@@ -36,7 +36,7 @@ def test_training_gives_the_bits_of_the_cpu(tmp_path: Path) -> None:
     assert card["threads"] == 1
 
 
-def test_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
+def test_F1_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
     arguments = ("digits_lenet", "context=gpu", "train.epochs=2")
     done = succeeded(mxrun("train", *arguments, cwd=tmp_path, environment=stand_in.environment()))
     assert "no kernel for cards" not in done.stderr
@@ -46,7 +46,7 @@ def test_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
     assert summary["memory"]["touched_bytes"] == summary["memory"]["planned_bytes"]
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(
+def test_F5_a_killed_run_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in stand_in.environment().items():
@@ -89,7 +89,9 @@ def test_a_trained_network_runs_on_card_and_cpu(tmp_path: Path) -> None:
     [
         ("verify", "digits_lenet", "--steps", "2", "--batch", "4"),
         ("bench", "digits_lenet", "--steps", "5"),
-        ("inspect-memory", "digits_lenet"),
+        ("bench", "digits_lenet", "--phase", "infer", "--steps", "2"),
+        ("check", "digits_lenet"),
+        ("inspect-memory", "digits_lenet", "--what-if"),
         ("train", "gpt_tiny", "train.max_steps=3", "data.batch_size=1", "data.eval=null"),
         ("train", "lstm_tiny", "train.max_steps=3", "data.batch_size=2", "data.eval=null"),
         ("train", "resnet20_cifar10", "train.max_steps=2", "data.batch_size=2", "data.eval=null"),

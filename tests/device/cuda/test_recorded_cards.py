@@ -22,7 +22,7 @@ pytestmark = pytest.mark.commands
 INSPECT = ("inspect-memory", "digits_lenet")
 
 
-def test_a_run_is_planned_for_a_card_that_is_not_here(tmp_path: Path) -> None:
+def test_F1_F3_a_run_is_planned_for_a_card_that_is_not_here(tmp_path: Path) -> None:
     named = result(*INSPECT, "context=gpu:1", "--device-properties", "h100", cwd=tmp_path)
     assert named["planned_bytes"] > 100_000
     assert named["outside"] == {}

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ CALLS = {
         "get_elapsed_time": ["start_event", "end_event"],
     },
 }
+# Calls of cuDNN that need a card.
+_OF_CUDNN = ("cudnnCreate", "cudnnSetStream", "cudnnBackendExecute")
 # Of Cython's functions only the first line of the docstring tells the parameters.
 READ = """
 import importlib, inspect, json, re, sys
@@ -108,6 +111,12 @@ def test_names_and_parameters_are_those_of_cupy() -> None:
     assert cupys.pop("function.Function.__call__") is None
     assert {name: ours[name] for name in cupys} == cupys
     assert {name: ours[name] for name in expected} == expected
+
+
+def test_the_page_lists_every_call_that_only_a_card_can_answer() -> None:
+    page = files("mxrun").joinpath("docs/gpus.md").read_text()
+    for name in (*(name for names in CALLS.values() for name in names), *_OF_CUDNN):
+        assert f"`{name}`" in page, name
 
 
 @pytest.fixture
