@@ -199,7 +199,6 @@ class _Training:
         self._ranks = ranks
         if run.agreement is not None:
             run.agreement.wants_stop = self._interrupted
-        self._is_first = ranks is None or ranks.rank == 0
         self._path = request.options.runs / run.built.options.name
         # Entered once there is state to save; until then a signal ends the process at once.
         self._interruption = request.interruption
@@ -215,8 +214,8 @@ class _Training:
 
     def run(self) -> TrainingResult:
         """Train to the end and write the summary, which other ranks are told."""
-        if not self._is_first:
-            return TrainingResult(self._follow(), self._profile)
+        if self._ranks is not None and self._ranks.rank:
+            return TrainingResult(self._follow(self._ranks), self._profile)
         if not self._request.options.resume:
             # Read before the folder is changed: the warm start may be invalid, or be in that very
             # folder.
@@ -250,9 +249,9 @@ class _Training:
         found = self._ranks.gather_texts(text)[0]
         return TrainSummary.from_json(json.loads(found)) if found else None
 
-    def _follow(self) -> TrainSummary:
+    def _follow(self, ranks: RankGroup) -> TrainSummary:
         """Train on a rank other than the first, from its state and to its end."""
-        agreed(self._ranks, lambda: None)
+        agreed(ranks, lambda: None)
         summary = self._tell(None)
         if summary is None:
             with self._interruption:
@@ -263,7 +262,7 @@ class _Training:
                 try:
                     loop.run(RankSaver(), self._wants_end)
                 except Diverged:
-                    raise self._divergence(loop) from None
+                    raise self._divergence(ranks, loop) from None
             summary = self._tell(None)
         assert summary is not None
         return summary
@@ -274,10 +273,9 @@ class _Training:
             return self._interrupted()
         return self._run.agreement.interrupted
 
-    def _divergence(self, loop: TrainingLoop) -> UserError:
+    def _divergence(self, ranks: RankGroup, loop: TrainingLoop) -> UserError:
         """Return the error of ranks whose numbers are not finite."""
-        if self._ranks is not None:
-            self._ranks.ends_together = True
+        ranks.ends_together = True
         step, advice = loop.position[0] + 1, self._request.advice
         return UserError(
             Diagnostic(
@@ -328,8 +326,8 @@ class _Training:
                 saver.wait()
             except Diverged:
                 saver.wait()
-                if run.built.ranks > 1:
-                    raise self._divergence(loop) from None
+                if self._ranks is not None and self._ranks.size > 1:
+                    raise self._divergence(self._ranks, loop) from None
                 raise self._explanation(directory, start) from None
             except EvaluationDiverged as error:
                 saver.save(loop.progress)

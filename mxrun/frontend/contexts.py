@@ -18,7 +18,8 @@ def division_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
     if count == 1:
         return []
     key, hint = "context", "list a single context"
-    if options.parts_of_batch > 1:
+    in_parts = options.parts_of_batch > 1
+    if in_parts:
         key, hint = "batch_parts", "write batch_parts: 1"
         problems = _alone(options)
         if problems:
@@ -33,7 +34,7 @@ def division_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
     problem = Diagnostic(
         f"{key}: the batches of this network cannot be divided", options.key_place(key), hint=hint
     )
-    return coupled(coupling(part, twice, may_mix=True), problem)
+    return coupled(coupling(part, twice, may_mix=True, may_carry=in_parts), problem)
 
 
 def _alone(options: RunOptions) -> list[Diagnostic]:

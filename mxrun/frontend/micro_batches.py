@@ -68,18 +68,20 @@ def coupled(layers: Iterable[tuple[Node, str]], problem: Diagnostic) -> list[Dia
     return [replace(problem, problem=f"{problem.problem}: {reason}", got=got)]
 
 
-def coupling(model: Model, twice: Model, may_mix: bool = False) -> Iterator[tuple[Node, str]]:
+def coupling(
+    model: Model, twice: Model, may_mix: bool = False, may_carry: bool = False
+) -> Iterator[tuple[Node, str]]:
     """Yield the layers whose outputs depend on several samples, and the reason.
 
     twice: the model with twice the batch size. may_mix: leave out the layers that mix samples in
-    training without changing the shapes of outputs.
+    training without changing the shapes of outputs. may_carry: leave out those that carry states.
     """
     sampled = {*model.inputs}
     for node in model.symbol.nodes:
         if node.prop is None or not any(entry.node.name in sampled for entry in node.inputs):
             continue
         sampled.add(node.name)
-        if node.prop.list_carried_states():
+        if node.prop.list_carried_states() and not may_carry:
             yield node, "the layer carries a state of all samples to the next batch"
             continue
         if node.prop.mixes_samples and not may_mix:

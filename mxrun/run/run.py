@@ -339,6 +339,8 @@ class Run:
         """Return the contents of a checkpoint."""
         groups: dict[str, Arrays] = {file: self._learned(kind) for kind, file in _FILE_OF.items()}
         groups[MEASURED_FILE] = loop.measure.state()
+        if loop.carried:
+            groups[CARRIED_FILE] = loop.carried
         return self.state(progress, due), groups
 
     def _learned(self, kind: MemoryClass) -> Arrays:
@@ -346,8 +348,15 @@ class Run:
         return {name: self.executor.tensor(name).values() for name in pinned(self.executor, kind)}
 
     def _specs(self, kind: MemoryClass) -> dict[str, TensorSpec]:
-        """Return the specs of all pinned tensors of a memory class."""
-        return {name: self.plan.specs[name] for name in pinned(self.executor, kind)}
+        """Return the specs in checkpoints of all pinned tensors of a memory class.
+
+        Of states that are carried there is one for each batch part.
+        """
+        specs = {name: self.plan.specs[name] for name in pinned(self.executor, kind)}
+        parts = self.built.batch_parts
+        if kind is not MemoryClass.CARRIED or parts == 1:
+            return specs
+        return {name: TensorSpec((parts, *spec.shape), spec.dtype) for name, spec in specs.items()}
 
     def with_states(self, checkpoint: Checkpoint) -> tuple[Checkpoint, list[str]]:
         """Return the checkpoint with states of this run, and notes about those that are not its.
@@ -390,6 +399,7 @@ class Run:
             mirror.store()
         for array in loop.measure.state().values():
             ranks.broadcast(array)
+        loop.broadcast_carried()
         self.agreement.share_bad_records()
         progress = ranks.gather_texts(loop.progress.model_dump_json())[0]
         loop.progress = Progress.model_validate_json(progress)
@@ -417,7 +427,10 @@ class Run:
             for kind, arrays in zip(_FILE_OF, groups, strict=True):
                 _require_fit(checkpoint, arrays, self._specs(kind))
                 for name, array in arrays.items():
-                    executor.tensor(name).write(array)
+                    if name in loop.carried:
+                        np.copyto(loop.carried[name], array)
+                    else:
+                        executor.tensor(name).write(array)
 
         self._prepared.begin(fill)
         measured = loop.measure.state()

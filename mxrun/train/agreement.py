@@ -24,18 +24,19 @@ from mxrun.train.measure import Measure
 
 Array = npt.NDArray[Any]
 # Numbers at the beginning of a rank's row: whether it failed, was told to stop, and has losses that
-# are not finite; then its records, what they add to the divisor of gradients, those that were left
-# out, and a checksum of its parameters.
-_FAILED, _INTERRUPTED, _INFINITE, _RECORDS, _COUNTED, _BAD, _CHECKSUM = range(7)
-_HEAD = 7
+# are not finite, and has something to save; then its records, what they add to the divisor of
+# gradients, those that were left out, and a checksum of its parameters.
+_FAILED, _INTERRUPTED, _INFINITE, _DUE, _RECORDS, _COUNTED, _BAD, _CHECKSUM = range(8)
+_HEAD = 8
 
 
 class Agreement:
     """What all ranks agreed on last: whether to stop, and whether all losses are finite.
 
     records: those of all batch parts; counted: what they add to the divisor of gradients.
-    wants_stop: asked in each agreement. count: number of agreements so far. is_waiting, doing: what
-    this rank does at the moment, for the others if that never ends.
+    wants_stop, due: asked in each agreement. is_due: whether the first rank saves. count: number of
+    agreements so far. is_waiting, doing: what this rank does at the moment, for the others if that
+    never ends.
     """
 
     def __init__(self, ranks: RankGroup, bad_records: Mapping[str, BadRecords]) -> None:
@@ -44,7 +45,8 @@ class Agreement:
         for each in bad_records.values():
             each.uncounted = [] if ranks.size > 1 else None
         self.wants_stop: Callable[[], bool] = lambda: False
-        self.interrupted = False
+        self.due: Callable[[], bool] = lambda: False
+        self.interrupted = self.is_due = False
         self.is_finite = True
         self.records = self.counted = self.count = 0
         self.is_waiting, self.doing = False, "preparing"
@@ -92,6 +94,7 @@ class Agreement:
         self.count += 1
         self.is_waiting, self.doing = False, "updating parameters, saving or reporting"
         self.interrupted = bool(heads[:, _INTERRUPTED].any())
+        self.is_due = bool(heads[0, _DUE])
         self.is_finite = not heads[:, _INFINITE].any()
         self.records, self.counted = (int(heads[:, at].sum()) for at in (_RECORDS, _COUNTED))
         checksums = heads[:, _CHECKSUM].astype(np.int64).tolist()
@@ -147,7 +150,7 @@ class PartSums:
         agreement, row = self._agreement, self._row
         row[_FAILED], row[_RECORDS], row[_COUNTED] = error is not None, records, counted
         row[_INTERRUPTED], row[_CHECKSUM] = agreement.wants_stop(), checksum
-        row[_BAD] = agreement.bad
+        row[_BAD], row[_DUE] = agreement.bad, agreement.due()
         rows = agreement.ranks.gather(row)
         agreement.take(rows[:, :_HEAD])
         for array, before in zip(self._arrays, self._before, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mxrun.base.fold_tree import fold_step, partial_sums
@@ -23,6 +23,7 @@ from mxrun.train.data_parallel import ContextGroup, LoadArguments, StepRunner, p
 from mxrun.train.host_arrays import HostArrays, pinned
 from mxrun.train.interruption import WaitEnded
 from mxrun.train.measure import Measure
+from mxrun.train.part_states import Array, AuxiliaryStates, CarriedStates
 from mxrun.train.replica import Replica
 
 # Steps between two comparisons of the parameters of all ranks, which take a pass over all of them.
@@ -56,21 +57,25 @@ class BatchParts(StepRunner):
         self._error: RecordError | WaitEnded | None = None
         # Number of the part that comes next, of those of this rank, and the records so far.
         self._part = self._records = 0
-        self._auxiliary = _AuxiliaryStates(self._executor)
+        self._auxiliary = AuxiliaryStates(self._executor)
         self._checksum = _Checksum(self._executor)
         self._load = self._operator(self._load_slots, "load", updates=[self._batch])
         gradients, self._folds, sums = self._exchanges()
         pieces = self._pieces(gradients)
+        evaluation = self._operator(
+            partial(self._if_loaded, partial(self._executor.run, EVALUATE)),
+            EVALUATE,
+            reads=[self._batch],
+            updates=[self._arena],
+        )
+        programs = {TRAIN: pieces, EVALUATE: [evaluation]}
+        self._carried = {
+            phase: CarriedStates(self._executor, phase, agreement.ranks, self._parts)
+            for phase in programs
+            if phase in self._executor.programs
+        }
         self._programs = {
-            TRAIN: [*pieces, self._operator(self._end_part, "end part", updates=[self._arena])],
-            EVALUATE: [
-                self._operator(
-                    partial(self._if_loaded, partial(self._executor.run, EVALUATE)),
-                    EVALUATE,
-                    reads=[self._batch],
-                    updates=[self._arena],
-                )
-            ],
+            phase: self._with_states(phase, programs[phase]) for phase in self._carried
         }
         measures: dict[str, tuple[Measure, Callable[[], None]]] = {
             TRAIN: (replica.measure, partial(replica.measure_step, TRAIN))
@@ -159,7 +164,24 @@ class BatchParts(StepRunner):
 
     def share_statistics(self) -> None:
         """Give all ranks the auxiliary states of the first."""
-        self._auxiliary.broadcast(self._agreement)
+        self._auxiliary.broadcast(self._agreement.ranks)
+
+    def clear_carried(self, phase: str) -> None:
+        """Set the states that a phase carries from batch to batch to zero."""
+        self._carried[phase].clear()
+
+    @property
+    def carried(self) -> Mapping[str, Array]:
+        """States that training carries, of all batch parts."""
+        return self._carried[TRAIN].arrays
+
+    def gather_carried(self) -> None:
+        """Give all ranks the states that training carries in all batch parts."""
+        self._carried[TRAIN].gather()
+
+    def broadcast_carried(self) -> None:
+        """Give all ranks the states that the first rank has for all batch parts."""
+        self._carried[TRAIN].broadcast()
 
     # -- operations ----------------------------------------------------------------------------
 
@@ -205,15 +227,30 @@ class BatchParts(StepRunner):
         else:
             assert self._replica.batch is not None
             self._records += self._replica.batch.valid
-            self._auxiliary.begin_part()
         self._agreement.doing = f"computing part {self._part} of step {self._next[1]}"
 
     def _if_loaded(self, function: Callable[[], object]) -> None:
         if self._error is None:
             function()
 
-    def _end_part(self) -> None:
-        self._auxiliary.end_part(self._agreement.ranks.rank + self._part)
+    def _with_states(self, phase: str, program: Sequence[EngineOperator]) -> list[EngineOperator]:
+        """Return the operators of a phase with those that exchange the states of parts."""
+        carried, rank = self._carried[phase], self._agreement.ranks.rank
+
+        def begin() -> None:
+            self._auxiliary.begin_part()
+            carried.begin_part(self._part)
+
+        def end() -> None:
+            self._auxiliary.end_part(rank + self._part)
+            if self._error is None:
+                carried.end_part(self._part)
+
+        return [
+            self._operator(begin, "begin part", updates=[self._arena]),
+            *program,
+            self._operator(end, "end part", updates=[self._arena]),
+        ]
 
     def _measure(self, phase: str, add: Callable[[], None]) -> None:
         sums = self._part_sums[phase]
@@ -306,33 +343,3 @@ class _Checksum:
         for array in self._parameters.arrays.values():
             found = zlib.crc32(array.reshape(-1).view("u1").data, found)
         return found
-
-
-class _AuxiliaryStates:
-    """Auxiliary states of a plan, which only the first part of a batch changes."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._states = HostArrays(executor, pinned(executor, MemoryClass.AUXILIARY))
-        self._arrays = [*self._states.arrays.values()]
-        self._before = [array.copy() for array in self._arrays]
-
-    def begin_part(self) -> None:
-        """Copy the states."""
-        if self._arrays:
-            self._states.load()
-            for array, before in zip(self._arrays, self._before, strict=True):
-                before[...] = array
-
-    def end_part(self, number: int) -> None:
-        """Restore the states, unless the part has number 0 of all parts of the batch."""
-        if self._arrays and number:
-            for array, before in zip(self._arrays, self._before, strict=True):
-                array[...] = before
-            self._states.store()
-
-    def broadcast(self, agreement: Agreement) -> None:
-        """Replace the states by those of the first rank."""
-        self._states.load()
-        for array in self._arrays:
-            agreement.ranks.broadcast(array)
-        self._states.store()

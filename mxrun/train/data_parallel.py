@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mxrun.base.context import Context
@@ -19,6 +19,7 @@ from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import Engine, EngineOperator, Function, Variable
 from mxrun.train.host_arrays import copy_pinned
 from mxrun.train.operations import LoopOperations
+from mxrun.train.part_states import Array
 from mxrun.train.replica import Replica
 
 LoadArguments = tuple[DataIterator, int, int, bool]
@@ -54,6 +55,24 @@ class StepRunner(ABC):
         """Give all contexts the auxiliary states of the first, which checkpoints hold."""
         first, *others = (replica.executor for replica in self._replicas)
         copy_pinned(first, others, MemoryClass.AUXILIARY)
+
+    def clear_carried(self, phase: str) -> None:
+        """Set the states that a phase carries from batch to batch to zero."""
+        for replica in self._replicas:
+            replica.executor.clear_carried(phase)
+
+    @property
+    def carried(self) -> Mapping[str, Array]:
+        """States that training carries, if they are not those of the plan alone."""
+        return {}
+
+    def gather_carried(self) -> None:
+        """Make `carried` complete before it is saved."""
+        return
+
+    def broadcast_carried(self) -> None:
+        """Give all ranks the `carried` states of the first."""
+        return
 
     @abstractmethod
     def load(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +124,7 @@ class TrainingLoop:
                 Replica(each, losses, train, evaluation, first) for each in group.executors[1:]
             )
             self._runner = DataParallel(engine, self._replicas, group)
-        self._is_shared = agreement is not None and agreement.ranks.size > 1
+        self._shared = agreement if agreement and agreement.ranks.size > 1 else None
         self.measure, self._evaluation_measure = first.measure, first.evaluation_measure
         total_steps = self.total_steps()
         self._rates = LearningRateTimeline(
@@ -133,7 +133,7 @@ class TrainingLoop:
         self._chunk = np.zeros((_RATES, 3), np.float32)
         self._is_finite = FiniteCheck(executor, pinned(executor, *LEARNED))
         states = HostArrays(executor, pinned(executor, *STATES))
-        self._partial = StepUndo(states, self.measure.state())
+        self._partial = StepUndo(states, {**self.measure.state(), **self._runner.carried})
         self.progress = Progress()
         # Steps taken and batches of the current epoch; `progress` is updated only at an epoch's
         # end.
@@ -188,6 +188,8 @@ class TrainingLoop:
         Raises Diverged on NaN or infinity, and EvaluationDiverged if only the loss of an evaluation
         is not finite; propagates errors from `saver`.
         """
+        if self._shared is not None:
+            self._shared.due = lambda: saver.due_after_step(self.position[0] + 1)
         for replica in self._replicas:
             replica.begin()
         # A run that is resumed with more epochs than before is no longer finished.
@@ -236,6 +238,7 @@ class TrainingLoop:
         self.progress = self._with_end(progress)
         if self.progress.batch == 0:
             self.measure.reset()
+        self._runner.gather_carried()
         for replica in self._replicas:
             for note in replica.executor.device.take_notes():
                 self._observer.note(note)
@@ -265,7 +268,7 @@ class TrainingLoop:
         try:
             iterator.reset(progress.epoch, batch)
         except WaitEnded as error:
-            _give_up(saver, progress, error)
+            self._give_up(saver, progress, error)
         if batch == 0:
             self.measure.reset()
             self._clear_carried(TRAIN)
@@ -288,7 +291,7 @@ class TrainingLoop:
             try:
                 valid = self.step(step + 1, parts)
             except (RecordError, WaitEnded) as error:
-                _give_up(saver, progress.with_(step=step, batch=batch), error)
+                self._give_up(saver, progress.with_(step=step, batch=batch), error)
             finished = clock()
             step, batch = step + 1, batch + micro_batches
             self.position = step, batch
@@ -310,9 +313,14 @@ class TrainingLoop:
             if finished - self._reported >= _REPORT_INTERVAL_S:
                 self._reported = finished
                 self._report()
-            if steps_done < steps and (saver.due_after_step(step) or interrupted()):
+            if steps_done < steps and (self._is_due(saver, step) or interrupted()):
+                self._runner.gather_carried()
                 saver.after_step(progress.with_(step=step, batch=batch), interrupted())
         self.progress = progress.with_(step=step, batch=batch)
+
+    def _is_due(self, saver: Saver, step: int) -> bool:
+        """Return whether the saver has something to do after a step; that of rank 0, of several."""
+        return saver.due_after_step(step) if self._shared is None else self._shared.is_due
 
     def _reserve(self, steps: int) -> None:
         """Allocate memory for the times of `steps` more steps."""
@@ -344,7 +352,7 @@ class TrainingLoop:
         valid, count = 0, len(self._replicas)
         for replica in self._replicas:
             replica.clear_sums()
-        may_fail = self._train.iterator.reads_records and (parts > 1 or self._is_shared)
+        may_fail = self._train.iterator.reads_records and (parts > 1 or self._shared is not None)
         if may_fail:
             self._partial.begin()
         for first in range(0, parts, count):
@@ -397,15 +405,15 @@ class TrainingLoop:
                 for replica in loaded:
                     self._check_evaluated(replica)
                 if interrupted():
+                    self._runner.gather_carried()
                     saver.stop(self.progress)
         except (RecordError, WaitEnded) as error:
-            _give_up(saver, self.progress, error)
+            self._give_up(saver, self.progress, error)
         return measure.values()
 
     def _clear_carried(self, phase: str) -> None:
         """Set the states that a phase carries from run to run to zero: its records begin anew."""
-        for replica in self._replicas:
-            replica.executor.clear_carried(phase)
+        self._runner.clear_carried(phase)
 
     def _load_evaluated(self, iterator: DataIterator, number: int) -> list[Replica]:
         """Load the batches of an evaluation from `number` on, one for each context.
@@ -427,10 +435,21 @@ class TrainingLoop:
             found = located_in_evaluation(executor, program, arrays, batch, self.progress)
             raise EvaluationDiverged(found)
 
+    def _give_up(
+        self, saver: Saver, progress: Progress, error: RecordError | WaitEnded
+    ) -> NoReturn:
+        """Save `progress`, the state before a batch that is not available, and end the run."""
+        self._runner.gather_carried()
+        if isinstance(error, RecordError):
+            saver.fail(progress, error)
+        saver.stop(progress)
+        raise error
 
-def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:
-    """Save `progress`, the state before a batch that is not available, and end the run."""
-    if isinstance(error, RecordError):
-        saver.fail(progress, error)
-    saver.stop(progress)
-    raise error
+    @property
+    def carried(self) -> Mapping[str, npt.NDArray[Any]]:
+        """States that training carries, if they are not those of the plan alone."""
+        return self._runner.carried
+
+    def broadcast_carried(self) -> None:
+        """Give all ranks the `carried` states of the first."""
+        self._runner.broadcast_carried()
