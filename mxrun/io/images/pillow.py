@@ -6,6 +6,7 @@ import io
 import struct
 import sys
 import zlib
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -47,8 +48,9 @@ def read_header(image: EncodedImage) -> tuple[int, int, int]:
     found = _opened(image, io.BytesIO(image.content))
     # Of a PNG file Pillow knows only what is before the pixels.
     known = (found.info[key] for key in ("exif", "xmp") if key in found.info)
-    blocks = metadata(image.content) if found.format == "PNG" else known
-    blocks = [image.content] if found.format == "TIFF" else blocks
+    blocks: Iterable[bytes | memoryview] = known
+    if found.format in ("PNG", "TIFF"):
+        blocks = metadata(image.content) if found.format == "PNG" else [image.content]
     return found.height, found.width, orientation_of(blocks)
 
 
