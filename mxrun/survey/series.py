@@ -82,8 +82,8 @@ class _Choice:
         for name, columns in (("past", self.past), ("known", self.known)):
             if columns:
                 found[name] = [self.key(each) for each in columns]
-        columns = self.columns | dict(self._own_cells())
-        return {**found, **({"columns": columns} if columns else {})}
+        treated = self.columns | dict(self._own_cells())
+        return {**found, **({"columns": treated} if treated else {})}
 
     def _own_cells(self) -> Iterator[tuple[str, object]]:
         """Yield the treatment of columns that are not written as the table's others."""

@@ -12,7 +12,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.once import cached_property
 from mxrun.io.tables.cells import CellForm, detected_delimiter, split_row
 from mxrun.io.tables.layout import TableForm, TableLayout
-from mxrun.io.tables.readers import TableColumn
+from mxrun.io.tables.readers import DateReader, TableColumn
 from mxrun.io.tables.rows import RowPlaces
 from mxrun.io.tables.table_columns import TableColumns
 from mxrun.io.tables.text import first_row, read_columns
@@ -76,8 +76,11 @@ def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
     def finish(
         layout: TableLayout, columns: TableColumns, places: RowPlaces, form: TableForm
     ) -> TableOutline:
-        readers = zip(layout.columns, columns.readers, strict=True)
-        found = [each.column(number, layout.name(number), places) for number, each in readers]
+        found = []
+        for number, reader in zip(layout.columns, columns.readers, strict=True):
+            # No column has the form of a date here.
+            assert not isinstance(reader, DateReader)
+            found.append(reader.column(number, layout.name(number), places))
         rows = len(found[0].numbers)
         return TableOutline(form, layout.has_header, rows, tuple(found), layout.notes)
 
