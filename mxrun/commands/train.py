@@ -269,9 +269,7 @@ class _Training:
         return summary
 
     def _wants_end(self) -> bool:
-        """Return whether the run shall end: by a signal to this process or, if ranks train
-        together, by one that all know of.
-        """
+        """Return whether a signal ends the run; of several ranks, one that all know of."""
         if self._ranks is None or self._run.agreement is None:
             return self._interrupted()
         return self._run.agreement.interrupted

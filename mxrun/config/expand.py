@@ -212,9 +212,9 @@ class _Expander:
     def _edited(self, item: _NamedItem, frame: _Frame, edits: tuple[_ScopedEdits, ...]) -> None:
         """Expand a layer or block as `edits` make it; what they add is subject to later edits."""
         if not edits:
-            own = {RECURRENT: self._recurrent, REPEAT: self._repeat}
+            of_kind = {RECURRENT: self._recurrent, REPEAT: self._repeat}
             usual = self._use if item.kind in self._blocks else self._layer
-            own.get(item.kind, usual)(item, frame)
+            of_kind.get(item.kind, usual)(item, frame)
             return
         own, name = edits[0], str(item.name.value)
         local = name[len(own.scope) + 1 :] if own.scope else name

@@ -101,7 +101,7 @@ def unread_layers(
             yield Diagnostic(
                 f"nothing reads the layer {name!r}",
                 place=node.place,
-                expected=f"a layer that reads {name!r}, or its name in network.outputs",
+                expected=f"a layer that reads {name!r}, or its name in outputs or a metric's `of`",
                 got=f"outputs: [{ends}]" + ("" if outputs else ", by default the last layer"),
                 hint=f"write network.outputs: [{name}, {ends}] for one more output or loss, or "
                 "remove the layer",

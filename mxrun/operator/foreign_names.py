@@ -86,7 +86,7 @@ _MISSING: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (*in_dimensions("upsample", "upsampling").split(), "interpolate", "pixelshuffle"),
-        "upsampling layers",
+        "upsampling layers (Deconvolution with kernel 2 and stride 2 doubles a size)",
     ),
     **dict.fromkeys(
         (

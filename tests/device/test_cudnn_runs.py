@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 import mxrun as mxrun_api
 
-pytestmark = [pytest.mark.commands, pytest.mark.full, needs_cudnn]
+pytestmark = [pytest.mark.commands, needs_cudnn]
 
 ON_CARD = f"context: gpu:0\n{CONFIG.replace('epochs: 3', 'epochs: 1')}"
 # Steps whose products have another implementation would be named.

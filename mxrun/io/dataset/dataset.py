@@ -89,10 +89,13 @@ class Dataset:
     series: SeriesWindows | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise TypeError(f"the name of a data set is a text, not {self.name!r}")
-        for name, given in self.fields.items():
-            records = given.records if isinstance(given, Field) else None
+        # Plugins are not checked for types.
+        title: object = self.name
+        if not isinstance(title, str):
+            raise TypeError(f"the name of a data set is a text, not {title!r}")
+        fields: Mapping[str, object] = self.fields
+        for name, given in fields.items():
+            records: object = given.records if isinstance(given, Field) else None
             if not isinstance(records, np.ndarray) or records.dtype.kind not in "biuf":
                 raise TypeError(f"the field {name!r} is no Field of an array of numbers")
         lengths = {len(column) for column in self.fields.values()}

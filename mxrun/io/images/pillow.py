@@ -6,7 +6,6 @@ import io
 import struct
 import sys
 import zlib
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -47,10 +46,12 @@ def read_header(image: EncodedImage) -> tuple[int, int, int]:
     """
     found = _opened(image, io.BytesIO(image.content))
     # Of a PNG file Pillow knows only what is before the pixels.
-    known = (found.info[key] for key in ("exif", "xmp") if key in found.info)
-    blocks: Iterable[bytes | memoryview] = known
-    if found.format in ("PNG", "TIFF"):
-        blocks = metadata(image.content) if found.format == "PNG" else [image.content]
+    if found.format == "PNG":
+        blocks = metadata(image.content)
+    elif found.format == "TIFF":
+        blocks = iter([image.content])
+    else:
+        blocks = (found.info[key] for key in ("exif", "xmp") if key in found.info)
     return found.height, found.width, orientation_of(blocks)
 
 

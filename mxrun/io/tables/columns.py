@@ -76,11 +76,13 @@ def outline_table(paths: Sequence[Path], form: TableForm) -> TableOutline:
     def finish(
         layout: TableLayout, columns: TableColumns, places: RowPlaces, form: TableForm
     ) -> TableOutline:
-        found = []
-        for number, reader in zip(layout.columns, columns.readers, strict=True):
-            # No column has the form of a date here.
-            assert not isinstance(reader, DateReader)
-            found.append(reader.column(number, layout.name(number), places))
+        readers = zip(layout.columns, columns.readers, strict=True)
+        # No column is read as dates before it has been looked at.
+        found = [
+            each.column(number, layout.name(number), places)
+            for number, each in readers
+            if not isinstance(each, DateReader)
+        ]
         rows = len(found[0].numbers)
         return TableOutline(form, layout.has_header, rows, tuple(found), layout.notes)
 
