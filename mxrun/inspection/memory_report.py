@@ -7,6 +7,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from mxrun.base.dataclass import dataclass
+from mxrun.base.tensor import TensorSpec
 from mxrun.planner.allocator.free_list import free_list_bytes
 from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
 from mxrun.planner.hint import CONCAT_IN_PLACE
@@ -37,6 +38,7 @@ class MemoryReport:
     outside: Mapping[str, Any] = field(default_factory=dict)
     what_if: Mapping[str, Any] | None = None
     step: Mapping[str, Any] | None = None
+    sliced: Mapping[str, TensorSpec] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -64,7 +66,9 @@ class MemoryReport:
             "batch_size": self.batch_size,
             "micro_batches": self.micro_batches,
             **budget_figures(plan, count),
-            "checkpoints": (SaveCopy.of(plan, count).to_json() if self.phase == "train" else None),
+            "checkpoints": (
+                SaveCopy.of(plan, count, self.sliced).to_json() if self.phase == "train" else None
+            ),
             "peak": self._peak(),
             "timeline": self._timeline(),
             "pinned": self._pinned(),

@@ -67,6 +67,20 @@ def test_F5_a_run_goes_on_with_another_number_of_ranks(expected: dict[str, str])
     assert "already finished" in again.stderr
 
 
+@pytest.mark.parametrize("clipped", ["null", pytest.param("0.5", marks=pytest.mark.full)])
+def test_K3_F5_states_are_sliced_and_saved_whole(clipped: str) -> None:
+    """Each rank has and updates its slices; a run goes on with slices or without."""
+    words = ("train.schedule=constant", "train.average=null")
+    words += (f"train.optimizer.adam.clip_global_norm={clipped}",)
+    for ranks, steps, shard in ((4, 8, "states"), (2, 12, "none"), (2, 15, "states")):
+        changed = ("--resume", DISTRIBUTED, f"shard={shard}", f"train.max_steps={steps}")
+        succeeded(mxrun_on(ranks, "train", "net.yaml", *words, *changed))
+    whole = ("name=whole", "batch_parts=4", "train.max_steps=15")
+    succeeded(mxrun("train", "net.yaml", *words, *whole))
+    last = "checkpoint-15"
+    assert digests(Path("runs/net", last)) == digests(Path("runs/whole", last))
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "said"),
     [
