@@ -82,7 +82,8 @@ def test_a_run_ended_again_and_again_is_the_same_run(
                     ended += 1
             _, errors = process.communicate(timeout=HANG_S)
         code = process.returncode
-        assert code in (0, 9, 75, 128 + 9, 128 + 15), errors
+        # Before its handlers are there, a signal ends a rank at once.
+        assert code in (0, 75, int(number)), errors
         steps.update(path.name for path in Path("runs/net").glob("checkpoint-*"))
     assert learned(Path("runs/net")) == learned(Path("runs/whole"))
     record_property(f"times {number.name}", ended)
