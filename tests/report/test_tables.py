@@ -92,6 +92,7 @@ MEMORY = {
     },
     "pinned": [{"tensor": "[tensor1]", "offset": 64, "bytes": 1024 * 39}],
     "what_if": None,
+    "step": None,
     "timeline": {
         "train": {
             "operators": ["fc1", "fc1:backward", "fc1_weight:update"],
