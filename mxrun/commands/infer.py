@@ -105,6 +105,9 @@ def record_source(
     if part.split is not None:
         opened = open_part(trained, part)
         metrics = built.training.metrics if measured else None
+        if measured and opened.dataset.series is not None:
+            # Of a series they would be of scaled numbers, unlike the results.
+            metrics = ()
         return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
     names = " and ".join(map(repr, labels or data))
     if part.arrays is not None and not labels:

@@ -132,7 +132,7 @@ def _chosen(
             except UserError as error:
                 errors.append(error)
                 continue
-            if required or _is_series(steps):
+            if required or (_is_series(steps) and not _has_class(choice)):
                 return choice, steps
     if not required:
         return None, None
@@ -230,6 +230,13 @@ def _is_series(steps: SeriesSteps) -> bool:
     span = steps.positions[steps.bounds()[1:] - 1] - steps.positions[steps.bounds()[:-1]] + 1
     is_long = lengths.max() >= _MIN_STEPS and lengths.sum() >= _MIN_PRESENT * span.sum()
     return bool(is_long) and not any("not in order" in note for note in steps.notes)
+
+
+def _has_class(choice: _Choice) -> bool:
+    """Return whether the last column holds words that are rather the label of a table."""
+    last = choice.outline.columns[-1]
+    is_free = last not in (choice.time, choice.series, *choice.targets)
+    return is_free and bool(last.words) and choose_form(last, choice.outline).form == "category"
 
 
 def _survey(

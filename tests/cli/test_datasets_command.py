@@ -115,8 +115,8 @@ def test_stats_end_with_a_transform() -> None:
 
 def test_files_that_are_left_out_are_told(tmp_path: Path) -> None:
     folder = write_photos(tmp_path)
-    (folder / "photos" / "red" / "a.gif").write_bytes(b"")
-    note = "photos: images of other formats are left out: red/a.gif"
+    (folder / "photos" / "red" / "a.heic").write_bytes(b"")
+    note = "photos: images of other formats are left out: red/a.heic"
     for arguments in (
         ("datasets", "check", "photos.yaml"),
         ("datasets", "stats", "photos.yaml"),

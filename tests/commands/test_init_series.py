@@ -93,6 +93,9 @@ def test_what_is_no_series_stays_a_table() -> None:
     odd = [each.replace(":00", f":{at * 7 % 60:02}") for at, each in enumerate(hours(100))]
     write_table("load.csv", {"time": odd, "load": wave(100)})
     assert surveyed().survey.dataset == "csv"
+    sky = ["rain" if at % 3 else "sun" for at in range(100)]
+    write_table("sky.csv", {"time": hours(100), "warm": wave(100), "sky": sky})
+    assert surveyed("sky.csv").survey.dataset == "csv"
     with pytest.raises(UserError, match="the time stamp is irregular"):
         surveyed(kind="series")
 

@@ -129,7 +129,7 @@ def test_records_without_image_or_label_are_named(tmp_path):
     with pytest.raises(UserError, match="the record 000001 has no label") as caught:
         open_shards(path)
     assert "extensions png" in str(caught.value)
-    write(path, [{"cls": b"0", "tif": b""}])
+    write(path, [{"cls": b"0", "heic": b""}])
     with pytest.raises(UserError, match="the record 000000 has no image"):
         open_shards(path)
     write(path, [])

@@ -40,6 +40,7 @@ def train(folder: Path, context: str, *words: str) -> dict[str, Any]:
     return summary
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words",
     [
@@ -62,6 +63,7 @@ def test_training_is_close_to_that_on_the_cpu(words: tuple[str, ...], tmp_path: 
         assert error <= tolerance * (np.abs(value).max() + 1e-3), (name, error)
 
 
+@pytest.mark.full
 def test_a_killed_run_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(
     assert digests(tmp_path / "whole/runs/killed") == digests(tmp_path / "killed/runs/killed")
 
 
+@pytest.mark.full
 def test_a_trained_network_runs_on_card_and_cpu(tmp_path: Path) -> None:
     words = ("digits_lenet", "train.max_steps=4")
     verify = ("verify", *words, "context=gpu", "--steps", "2", "--batch", "8")
@@ -93,6 +96,7 @@ def test_a_trained_network_runs_on_card_and_cpu(tmp_path: Path) -> None:
     assert result(*moved, cwd=tmp_path, environment=environment())["steps"] == 8
 
 
+@pytest.mark.full
 def test_text_is_generated_on_a_card(tmp_path: Path) -> None:
     train(tmp_path, "gpu", "gpt_tiny", "train.max_steps=2", "data.batch_size=4", "data.eval=null")
     infer = ("infer", "runs/gpu", "--prompt", "ROMEO:", "--length", "8", "--temperature", "0")
@@ -141,6 +145,7 @@ def test_products_in_a_loop_take_rows_at_any_address(tmp_path: Path) -> None:
         np.testing.assert_allclose(on_card[name], value, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.full
 def test_what_fails_in_a_plan_is_named(tmp_path: Path) -> None:
     words = ("train", "digits_lenet", "context=gpu", "train.max_steps=3", "data.eval=null")
     done = mxrun(*words, cwd=tmp_path, environment=environment(fails=["cudnn"]))

@@ -17,7 +17,7 @@ from training import run_training
 import mxrun
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import evaluate
-from mxrun.commands.infer import Forecasts, infer
+from mxrun.commands.infer import Forecasts, Inference, infer
 from mxrun.options.evaluate import EvaluateOptions
 from mxrun.options.infer import InferOptions
 
@@ -134,6 +134,12 @@ def test_errors_are_those_of_formulas_in_the_units_of_the_table() -> None:
     assert np.isclose(found.metrics["mae"], head.forecasts[0]["mae"], rtol=1e-5)
     assert found.metrics["mase"] == head.forecasts[0]["mase"]
     assert [row["output"] for row in head.rows] == ["+1", "+2", "+3", "+4"]
+    rows = infer(InferOptions(run=RUN, split="eval"))
+    assert isinstance(rows, Inference)
+    shown = [*rows.rows()]
+    assert np.allclose([row["output"] for row in shown], values, rtol=1e-5)
+    assert np.allclose([row["label"] for row in shown], truth)
+    assert [*(rows.metrics or {})] == ["loss"]
     (worst,) = evaluate(EvaluateOptions(run=RUN, errors=1)).run().heads[0].errors
     assert worst["input"].startswith("2024-01-0")
 

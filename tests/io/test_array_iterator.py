@@ -179,5 +179,5 @@ ORDER = [10, 9, 19, 3, 18, 7, 16, 1, 17, 12, 8, 15, 5, 13, 4, 11, 2, 0, 6, 14]
 
 
 def test_a_data_set_with_fields_of_different_lengths_is_refused():
-    with pytest.raises(InternalError, match="lengths"):
+    with pytest.raises(ValueError, match="lengths"):
         Dataset("x", {"data": Field(np.zeros(3)), "label": Field(np.zeros(2))})

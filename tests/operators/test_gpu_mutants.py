@@ -103,7 +103,8 @@ MUTANTS: Mapping[str, tuple[Row, str, str, Callable[[str], str], str]] = {
     "maps of rows of all lanes": (GATED, "jit", "row_maps_loop", all_lanes, RACE),
     "summed map without barriers": (BIASED, "jit", "summed_map_loop", no_barriers, RACE),
     "summed map of a warp": (BIASED, "jit", "summed_map_loop", mask_of_a_warp, DEADLOCK),
-    "chunks without barriers": (POWER, "jit", "chunks_loop", no_barriers, RACE),
+    # In some orders a lane uses an address before another one has written it.
+    "chunks without barriers": (POWER, "jit", "chunks_loop", no_barriers, f"{RACE}|.*{OUTSIDE}"),
     "chunks of all lanes": (POWER, "jit", "chunks_loop", all_lanes, RACE),
     "map of surplus half-warps": (SUM, "jit", "map", no_guard(0), RACE),
     **{
