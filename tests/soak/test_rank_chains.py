@@ -16,10 +16,10 @@ from hang import HANG_S
 from interrupted_runs import CONFIG
 from rank_jobs import MPIRUN, mxrun_on, rank_words
 
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun beside Python: pip install mpich"),
-]
+_has_mpirun = pytest.mark.skipif(
+    not MPIRUN.exists(), reason="needs mpirun beside Python: pip install mpich"
+)
+pytestmark = [pytest.mark.soak, _has_mpirun]
 
 DISTRIBUTED = "kvstore=dist_sync"
 STEPS = 200
