@@ -95,25 +95,28 @@ class MpiRanks(RankGroup):
         """Replace this rank's slice of an array, 1-d, by the sum over the ranks in the order of
         `fold_tree`.
         """
-        if self.size == 1:
-            return
         bounds, width = slice_elements(array, self.size), array.itemsize
         begin, end = bounds[self.rank : self.rank + 2]
         own, ranks = end - begin, range(self.size)
         own_starts = [width * own * rank for rank in ranks]
-        _finish(
-            self._ranks.Ialltoallv(
-                self._slices(array, bounds),
-                [received.view(np.uint8), [width * own] * self.size, own_starts, self._mpi.BYTE],
-            )
-        )
+        slices = self._slices(array, bounds)
+        places = [received.view(np.uint8), [width * own] * self.size, own_starts, self._mpi.BYTE]
+        # Large messages move only while somebody looks: not before all are there.
+        self.barrier()
+        self._ranks.Alltoallv(slices, places)
         array[begin:end] = tree_sum([received[rank * own : (rank + 1) * own] for rank in ranks])
 
     def share_slices(self, array: Array, bounds: Sequence[int]) -> None:
         """Give all ranks the slices `array[bounds[rank] : bounds[rank + 1]]` of an array, 1-d."""
+        self.barrier()
+        self._ranks.Allgatherv(self._mpi.IN_PLACE, self._slices(array, bounds))
+
+    def sum(self, array: Array, received: Array) -> None:
+        """Replace an array, 1-d, by the sum over the ranks; `received` as for `sum_slices`."""
         if self.size > 1:
-            slices = self._slices(array, bounds)
-            _finish(self._ranks.Iallgatherv(self._mpi.IN_PLACE, slices))
+            self.sum_slices(array, received)
+            slices = self._slices(array, slice_elements(array, self.size))
+            self._ranks.Allgatherv(self._mpi.IN_PLACE, slices)
 
     def _slices(self, array: Array, bounds: Sequence[int]) -> list[Any]:
         """Return the slices of an array as a message."""

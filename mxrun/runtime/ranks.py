@@ -57,10 +57,9 @@ class RankGroup(ABC):
     def share_slices(self, array: Array, bounds: Sequence[int]) -> None:
         """Give all ranks the slices `array[bounds[rank] : bounds[rank + 1]]` of an array, 1-d."""
 
+    @abstractmethod
     def sum(self, array: Array, received: Array) -> None:
         """Replace an array, 1-d, by the sum over the ranks; `received` as for `sum_slices`."""
-        self.sum_slices(array, received)
-        self.share_slices(array, slice_elements(array, self.size))
 
     @abstractmethod
     def duplicate(self) -> RankGroup:
@@ -115,6 +114,9 @@ class OneRank(RankGroup):
         """Leave the array as it is."""
 
     def share_slices(self, array: Array, bounds: Sequence[int]) -> None:
+        """Leave the array as it is."""
+
+    def sum(self, array: Array, received: Array) -> None:
         """Leave the array as it is."""
 
     def duplicate(self) -> OneRank:
