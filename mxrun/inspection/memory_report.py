@@ -26,7 +26,9 @@ class MemoryReport:
     micro_batches: number of micro-batches of each context's batch. outside: resident bytes by kind
     of a process that is ready to run the plan but has no arena; empty if the system does not report
     them, or if they were not requested. what_if: effects of other settings; None if they were not
-    requested. step: what a step takes at least on a card, see `step_figures`; else None.
+    requested. step: what a step takes at least on a card, see `step_figures`; else None. ranks:
+    number of processes that train together, of which the report is on the first. sliced: specs of
+    the entire states of which each of them has a part.
     """
 
     name: str
@@ -38,6 +40,7 @@ class MemoryReport:
     outside: Mapping[str, Any] = field(default_factory=dict)
     what_if: Mapping[str, Any] | None = None
     step: Mapping[str, Any] | None = None
+    ranks: int = 1
     sliced: Mapping[str, TensorSpec] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -48,6 +51,7 @@ class MemoryReport:
             "name": self.name,
             "phase": self.phase,
             "contexts": count,
+            "ranks": self.ranks,
             "arena_bytes": plan.planned_bytes,
             "planned_bytes": count * plan.planned_bytes,
             "lower_bound_bytes": count * plan.lower_bound_bytes,
@@ -184,5 +188,7 @@ def memory_report(run: Planned, phase: str) -> MemoryReport:
         batch_size=run.built.batch_size,
         micro_batches=run.built.micro_batches,
         contexts=run.built.contexts,
+        ranks=run.built.ranks,
+        sliced=run.built.sliced_states,
         plan=run.plan,
     )

@@ -74,7 +74,11 @@ def test_K3_F5_states_are_sliced_and_saved_whole(clipped: str) -> None:
     words += (f"train.optimizer.adam.clip_global_norm={clipped}",)
     for ranks, steps, shard in ((4, 8, "states"), (2, 12, "none"), (2, 15, "states")):
         changed = ("--resume", DISTRIBUTED, f"shard={shard}", f"train.max_steps={steps}")
-        succeeded(mxrun_on(ranks, "train", "net.yaml", *words, *changed))
+        done = succeeded(mxrun_on(ranks, "train", "net.yaml", *words, *changed, "--json"))
+    inspected = ("inspect-memory", "net.yaml", *words, *changed[1:], "--ranks", "2", "--json")
+    planned = json.loads(succeeded(mxrun(*inspected)).stdout)["planned_bytes"]
+    memory = json.loads(done.stdout)["memory"]
+    assert memory["planned_bytes"] == memory["touched_bytes"] == planned
     whole = ("name=whole", "batch_parts=4", "train.max_steps=15")
     succeeded(mxrun("train", "net.yaml", *words, *whole))
     last = "checkpoint-15"
