@@ -66,7 +66,13 @@ def updates(
         _append(builder, CLIPPED_SCALE, prop, given, (clipped,))
         numbers["gradient_scale"] = clipped
     for name, grad in gradients.items():
-        weight = graph.sources[name]
+        weight, prop = graph.sources[name], rules[name].create()
+        # The training loop writes these also where nothing is updated.
+        known = {
+            argument: _step_number(builder, argument)
+            for argument in prop.list_arguments()
+            if argument in _STEP_NUMBERS
+        }
         if owned is not None:
             begin, end = owned[name]
             if begin == end:
@@ -75,14 +81,11 @@ def updates(
                 builder.slice_of(each, begin, end) for each in (name, accumulated(name))
             )
         spec = builder.values[weight].spec
-        prop = rules[name].create()
-        known = {"weight": weight, "grad": grad, **numbers}
+        known |= {"weight": weight, "grad": grad, **numbers}
         inputs = []
         for argument in prop.list_arguments():
             value = known.get(argument)
-            if value is None and argument in _STEP_NUMBERS:
-                value = _step_number(builder, argument)
-            elif value is None:
+            if value is None:
                 value = builder.source(f"{name}:{argument}", spec, MemoryClass.OPTIMIZER)
             inputs.append(value)
         new_weight, *_ = append_update(builder, f"{name}:update", prop, inputs)

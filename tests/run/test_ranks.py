@@ -85,6 +85,22 @@ def test_K3_F5_states_are_sliced_and_saved_whole(clipped: str) -> None:
     assert digests(Path("runs/net", last)) == digests(Path("runs/whole", last))
 
 
+def test_ranks_without_a_slice_update_nothing() -> None:
+    """Of 80 bytes of parameters two ranks have cache lines, and two have none."""
+    layer = "{FullyConnected: {name: fc, num_hidden: 10, no_bias: true}}"
+    Path("few.yaml").write_text(f"""\
+name: few
+network:
+  inputs: {{data: [2], label: []}}
+  layers: [{layer}, {{SoftmaxOutput: {{label: label}}}}]
+data: {{batch_size: 8, train: {{dataset: synthetic, split: train, records: 64}}}}
+train: {{epochs: 1, optimizer: {{sgd: {{lr: 0.1, momentum: 0.9}}}}}}
+""")
+    succeeded(mxrun("train", "few.yaml", "name=one", "batch_parts=4"))
+    succeeded(mxrun_on(4, "train", "few.yaml", DISTRIBUTED, "shard=states"))
+    assert results(Path("runs/few")) == results(Path("runs/one"))
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "said"),
     [
