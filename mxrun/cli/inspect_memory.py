@@ -10,12 +10,13 @@ import typer
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.cli.registry import COMMANDS
 from mxrun.options.inspect_memory import InspectOptions
+from mxrun.options.shared import MAX
 
 # Exit code for an arena above the limit: the command succeeded, the network is too large.
 _ABOVE = 1
 # Options that apply to networks, not to a file of blocks.
 _FOR_NETWORKS = (
-    *("config", "phase", "length", "batch", "threads", "diff"),
+    *("config", "phase", "ranks", "length", "batch", "threads", "diff"),
     *("svg", "html", "csv", "fail_above", "what_if", "device_properties"),
 )
 
@@ -37,6 +38,7 @@ def inspect_memory(options: InspectOptions) -> None:
       mxrun inspect-memory net.yaml "memory.budget=512 MiB" --batch max
       mxrun inspect-memory gpt_tiny --phase generate --length 64
       mxrun inspect-memory net.yaml context=gpu --device-properties h100
+      mxrun inspect-memory net.yaml kvstore=dist_sync shard=states --ranks 4
       mxrun inspect-memory net.yaml --what-if
       mxrun inspect-memory net.yaml --html arena.html --svg arena.svg
       mxrun inspect-memory old.yaml --diff new.yaml
@@ -113,6 +115,20 @@ def _check_options(options: InspectOptions) -> None:
             raise UserError("--what-if plans other settings of training and inference alone")
     elif options.length is not None:
         raise UserError("--length requires --phase generate")
+    if options.ranks is not None:
+        _check_ranks(options)
+
+
+def _check_ranks(options: InspectOptions) -> None:
+    """Raise UserError for what cannot be told of one of several ranks."""
+    others = {
+        f"--phase {options.phase}": options.phase not in (None, "train"),
+        "--what-if": options.what_if,
+        f"--batch {options.batch}": options.batch == MAX,
+    }
+    for other, is_given in others.items():
+        if is_given:
+            raise UserError(f"--ranks cannot be combined with {other}")
 
 
 def _write_report(report: dict[str, Any], other: Mapping[str, Any] | None, json: bool) -> None:

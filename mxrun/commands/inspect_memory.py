@@ -18,7 +18,7 @@ from mxrun.device.interface import Device
 from mxrun.device.registry import recorded_device
 from mxrun.executor.bind import bind
 from mxrun.executor.step_figures import step_figures
-from mxrun.frontend import build
+from mxrun.frontend import ModelDefinition, build
 from mxrun.generation.network import language_model, plan_generation
 from mxrun.graph.phases import EVALUATE, GENERATE, TRAIN
 from mxrun.inspection.memory_report import MemoryReport, memory_report
@@ -116,6 +116,8 @@ def _planned_memory(
     phase, threads = options.phase or "train", options.threads
     training = phase == "train"
     built = build(parsed, max_batch_size(options.batch, parsed, training, threads, notify))
+    if options.ranks is not None:
+        built = _on_ranks(built, options.ranks)
     if options.what_if and built.options.memory.micro_batches:
         raise UserError(
             Diagnostic(
@@ -141,6 +143,20 @@ def _planned_memory(
             what_if=what_if(what_if_request) if options.what_if else None,
             step=None if peaks is None else step_figures(run.plan, phases[0], device, peaks),
         )
+
+
+def _on_ranks(built: ModelDefinition, count: int) -> ModelDefinition:
+    """Return the run of one of several ranks. Raises UserError if that many cannot train it."""
+    if not built.options.is_distributed:
+        raise UserError(
+            Diagnostic(
+                f"--ranks is for several processes, but kvstore: {built.options.kvstore} is for "
+                "one",
+                built.options.place("kvstore"),
+                hint="add kvstore=dist_sync",
+            )
+        )
+    return built.on_ranks(count)
 
 
 def _generation_memory(

@@ -149,7 +149,8 @@ def _opened(
         parsed = parsed.with_values({("data", "batch_size"): batch})
     configured = build(parsed)
     ranks = group_for(configured.options, launched)
-    built = with_synthetic_data(configured.on_ranks(1 if ranks is None else ranks.size))
+    count, rank = (1, 0) if ranks is None else (ranks.size, ranks.rank)
+    built = with_synthetic_data(configured.on_ranks(count, rank))
     with preparing(built.options, observer.note):
         if built.data is not configured.data:
             observer.note(NO_PATH)

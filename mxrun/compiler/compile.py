@@ -12,6 +12,7 @@ from functools import partial
 from mxrun.base import flags
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
+from mxrun.base.slices import Shard
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.loop import with_loops
 from mxrun.compiler.passes import BACKWARDS, fused_graph, phase_graph, verified
@@ -34,9 +35,11 @@ from mxrun.graph.phases import (
     bucket_phase,
 )
 from mxrun.graph.symbol import Symbol
+from mxrun.graph.update_rule import parameter_of
 from mxrun.passes.fold_parameter_constants import fold_parameter_constants
 from mxrun.passes.pinned_gradients import pinned_gradients
 from mxrun.passes.select import KernelSelection, select
+from mxrun.planner.gradient_groups import rank_bounds
 from mxrun.planner.place import place, place_pinned
 from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget, Plain, fit_to_budget
@@ -105,13 +108,32 @@ def _variants(symbol: Symbol, request: CompileRequest) -> list[_Variant]:
 
 def _compiled(variants: Sequence[_Variant], request: CompileRequest, started: float) -> Plan:
     """Return the plan with recurrences in segments as requested; started: when planning began."""
-    graphs = {}
+    graphs: dict[str, Graph] = {}
     for each in variants:
         sized = replace(request, inputs=each.inputs)
         for phase, name in each.names.items():
-            graph = phase_graph(each.symbol, sized, each.specs, phase)
+            owned = None
+            if phase == UPDATE and request.shard is not None:
+                owned = _owned(graphs[TRAIN], request.shard)
+            graph = phase_graph(each.symbol, sized, each.specs, phase, owned)
             graphs[name] = _selected(graph, sized, name)
     return _planned(graphs, request, started)
+
+
+def _owned(graph: Graph, shard: Shard) -> dict[str, tuple[int, int]]:
+    """Return the bounds of the slice of each parameter that a rank updates.
+
+    graph: of TRAIN, with the gradients in pinned tensors.
+    """
+    blocks = [
+        block for block in place_pinned([graph]) if block.memory_class is MemoryClass.GRADIENTS
+    ]
+    elements = {block.name: graph.spec(graph.sources[block.name]).elements for block in blocks}
+    found = rank_bounds(blocks, elements, shard.ranks)
+    return {
+        parameter_of(name): (bounds[shard.rank], bounds[shard.rank + 1])
+        for name, bounds in found.items()
+    }
 
 
 @_uncollected()
@@ -184,7 +206,9 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
             raise InternalError("a plan of other phases than inference changes its parameters")
         graphs = fold_parameter_constants(graphs)
     _check_states(graphs)
-    pinned = place_pinned(list(graphs.values()), request.staged, request.partial_sums)
+    pinned = place_pinned(
+        list(graphs.values()), request.staged, request.partial_sums, request.shard is not None
+    )
     sharing = Sharing(request.in_place, request.join, request.add_to)
     plain = {
         phase: _placed(phase, graph, pinned, request, sharing) for phase, graph in graphs.items()
@@ -199,6 +223,7 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
         name: graph.spec(value)
         for graph in reversed(graphs.values())
         for name, value in graph.sources.items()
+        if name not in graph.within
     } | dict(request.staged)
     planning_ms = (time.perf_counter() - started) * 1e3
     plan = Plan(phases, pinned, specs, request.device, planning_ms, budget_bytes)

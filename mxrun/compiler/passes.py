@@ -201,11 +201,15 @@ def _passed(passes: Sequence[Pass], compilation: _Compilation) -> Graph:
 
 
 def phase_graph(
-    symbol: Symbol, request: CompileRequest, inference: InferredSpecs, phase: str
+    symbol: Symbol,
+    request: CompileRequest,
+    inference: InferredSpecs,
+    phase: str,
+    owned: Mapping[str, tuple[int, int]] | None = None,
 ) -> Graph:
-    """Return the graph of a phase without kernels."""
+    """Return the graph of a phase without kernels; `owned` is for UPDATE, as for `updates`."""
     if phase == UPDATE:
-        return _update_graph(request, inference)
+        return _update_graph(request, inference, owned)
     is_train = phase not in (EVALUATE, GENERATE, PREFILL)
     stand_ins = {}
     if not is_train:
@@ -217,7 +221,11 @@ def phase_graph(
     return _passed(PASSES, _Compilation(graph, request, phase))
 
 
-def _update_graph(request: CompileRequest, inference: InferredSpecs) -> Graph:
+def _update_graph(
+    request: CompileRequest,
+    inference: InferredSpecs,
+    owned: Mapping[str, tuple[int, int]] | None,
+) -> Graph:
     """Return the graph of the updates alone, which read the gradients from pinned tensors."""
     builder = GraphBuilder(Graph(is_train=True))
     variables = {entry.node.name: entry for entry in inference.shapes if entry.node.is_variable}
@@ -226,7 +234,9 @@ def _update_graph(request: CompileRequest, inference: InferredSpecs) -> Graph:
         spec = inference.spec(variables[name])
         builder.source(name, spec, MemoryClass.PARAMETERS)
         gradients[name] = builder.source(accumulated(name), spec, MemoryClass.GRADIENTS)
-    graph = updates(builder.build(), gradients, request.rules, request.clipping, request.average)
+    graph = updates(
+        builder.build(), gradients, request.rules, request.clipping, request.average, owned
+    )
     return verified(graph, "updates")
 
 

@@ -10,6 +10,7 @@ from mxrun.base.device import ONE_THREAD, DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.keywords import PREFERRED
 from mxrun.base.machine import Machine
+from mxrun.base.slices import Shard
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol
@@ -47,6 +48,7 @@ class CompileRequest:
     staged: io tensors of batches prepared ahead, stored beside the io slots.
     partial_sums: number of further blocks of the size of all gradients, for the sums of some batch
         parts.
+    shard: of several ranks, the one whose slices UPDATE updates; None if it updates everything.
     device: what the plan shall run on.
     phases: phases to plan; with ACCUMULATE, TRAIN also adds to the running sums. With UPDATE,
         TRAIN ends with the gradients, in pinned tensors, and UPDATE reads them.
@@ -80,6 +82,7 @@ class CompileRequest:
     staged: Mapping[str, TensorSpec] = field(default_factory=dict)
     phases: tuple[str, ...] = (TRAIN, EVALUATE)
     partial_sums: int = 0
+    shard: Shard | None = None
     device: DeviceDescription = ONE_THREAD
     backward: str = "explicit_graph"
     implementation: str = PREFERRED

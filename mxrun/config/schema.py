@@ -176,6 +176,13 @@ class Execution(Section):
         "of a part; default: 1, but 4 with a kvstore of several processes.",
         examples=[4],
     )
+    shard: Annotated[Literal["none", "states"], NoEffect()] = Field(
+        default="none",
+        description="What each of several processes has a part of: nothing, or the states of the "
+        "optimizer (states). Then it updates the parameters of its part alone, and gets the others "
+        "from the other processes. Results are the same.",
+        examples=["states"],
+    )
     rank_timeout: Annotated[Annotated[float, Field(gt=0, le=86400)], NoEffect()] = Field(
         default=120.0,
         description="Seconds after which processes that train together end, if one of them was "

@@ -6,18 +6,14 @@ backward computes the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from mxrun.base.dataclass import dataclass
 from mxrun.graph.graph import MemoryClass, Step
-from mxrun.planner.plan import Block, PhasePlan, Plan
-
-# Larger buckets overlap less with backward, smaller ones cost more calls.
-_MAX_BYTES = 4 << 20
-_MIN_BYTES = 1 << 18
-# Buckets of a small network.
-_FEW = 4
+from mxrun.graph.update_rule import accumulated
+from mxrun.planner.gradient_groups import gradient_groups, rank_bounds
+from mxrun.planner.plan import PhasePlan, Plan
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,7 @@ def gradient_buckets(
 ) -> tuple[GradientBucket, ...]:
     """Return the buckets of a phase's gradients, in their order in the arena.
 
-    nbytes: size of a bucket, more for a larger tensor; default: at most 4 MiB, and less for small
-    networks, of which there are then about four buckets.
+    nbytes: as for `gradient_groups`.
     """
     ready = _steps_until_written(plan.phases[phase])
     gradients = [
@@ -52,9 +47,6 @@ def gradient_buckets(
         for block in plan.pinned
         if block.memory_class is MemoryClass.GRADIENTS and block.name in ready
     ]
-    if nbytes is None:
-        total = sum(block.nbytes for block in gradients)
-        nbytes = min(_MAX_BYTES, max(_MIN_BYTES, total // _FEW))
     return tuple(
         GradientBucket(
             tuple(block.name for block in group),
@@ -62,27 +54,18 @@ def gradient_buckets(
             group[-1].end,
             max(ready[block.name] for block in group),
         )
-        for group in _grouped(gradients, nbytes)
+        for group in gradient_groups(gradients, nbytes)
     )
 
 
-def _grouped(blocks: Sequence[Block], nbytes: int) -> list[list[Block]]:
-    """Return adjacent blocks in groups of about `nbytes`, none of which has less than a half of it
-    unless it is the only one.
+def parameter_bounds(plan: Plan, names: Collection[str], ranks: int) -> dict[str, list[int]]:
+    """Return for each trained parameter the bounds of the slices that ranks own (`rank_bounds`).
+
+    names: of all trained parameters.
     """
-    groups: list[list[Block]] = []
-    sizes: list[int] = []
-    for block in blocks:
-        is_full = bool(groups) and sizes[-1] + block.nbytes > nbytes
-        if not groups or (is_full and 2 * sizes[-1] >= nbytes):
-            groups.append([])
-            sizes.append(0)
-        groups[-1].append(block)
-        sizes[-1] += block.nbytes
-    if len(groups) > 1 and 2 * sizes[-1] < nbytes:
-        last = groups.pop()
-        groups[-1] += last
-    return groups
+    elements = {accumulated(name): plan.specs[name].elements for name in names}
+    found = rank_bounds([each for each in plan.pinned if each.name in elements], elements, ranks)
+    return {name: found[accumulated(name)] for name in names}
 
 
 def cuts(buckets: Sequence[GradientBucket], steps: int) -> tuple[int, ...]:

@@ -12,9 +12,11 @@ from dataclasses import replace
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.once import cached_property
+from mxrun.base.slices import Shard
+from mxrun.base.tensor import TensorSpec
 from mxrun.config import Parsed, RunOptions
 from mxrun.frontend.buckets import bucket_models, bucket_problems
-from mxrun.frontend.contexts import division_problems, divisor, indivisible
+from mxrun.frontend.contexts import division_problems, divisor, indivisible, shard_problems
 from mxrun.frontend.data import data_requests, missing_data
 from mxrun.frontend.labels import label_problems
 from mxrun.frontend.micro_batches import micro_batch_problems
@@ -35,10 +37,10 @@ class ModelDefinition:
 
     model: for one computation, which is a batch, or one of its `contexts` * `micro_batches` *
     `batch_parts` parts; each context computes `micro_batches` of them, and each of `ranks`, the
-    processes that train together, an equal share of the batch parts. options: of the run, whatever
-    the model. data:
-    the requests of `train` and `eval`, without sections in which a required value is missing.
-    missing: one diagnostic for each required value that the options do not give.
+    processes that train together, an equal share of the batch parts; this one has number `rank`.
+    options: of the run, whatever the model. data: the requests of `train` and `eval`, without
+    sections in which a required value is missing. missing: one diagnostic for each required value
+    that the options do not give.
     """
 
     model: Model
@@ -50,6 +52,7 @@ class ModelDefinition:
     contexts: int = 1
     batch_parts: int = 1
     ranks: int = 1
+    rank: int = 0
 
     @cached_property
     def buckets(self) -> dict[int, Model]:
@@ -109,8 +112,24 @@ class ModelDefinition:
             batch_parts=self.options.parts_of_batch,
         )
 
-    def on_ranks(self, count: int) -> ModelDefinition:
-        """Return the same run with the batch parts divided among `count` ranks.
+    @property
+    def shard(self) -> Shard | None:
+        """The rank, if each of several has the states of its own slices of the parameters."""
+        is_sharded = self.options.shard == "states" and self.ranks > 1
+        return Shard(self.rank, self.ranks) if is_sharded else None
+
+    @property
+    def sliced_states(self) -> dict[str, TensorSpec] | None:
+        """Specs of the entire optimizer states by name, if each rank has a part; else None."""
+        if self.shard is None:
+            return None
+        states, learned = self.training.optimizer.states, self.model.learned
+        return {
+            f"{name}:{state}": learned[name] for name in self.training.rules for state in states
+        }
+
+    def on_ranks(self, count: int, rank: int = 0) -> ModelDefinition:
+        """Return the same run with the batch parts divided among `count` ranks, for one of them.
 
         Raises UserError unless each of several ranks gets as many as a branch of the tree has, and
         for metrics whose totals cannot be added.
@@ -138,7 +157,7 @@ class ModelDefinition:
                     hint="leave it out, and measure it with mxrun evaluate",
                 )
             )
-        return replace(self, ranks=count)
+        return replace(self, ranks=count, rank=rank)
 
     def with_data(self, sections: Mapping[str, Mapping[str, object]]) -> ModelDefinition:
         """Return the same run on other data sections: plain values by role, `train` or `eval`.
@@ -176,6 +195,7 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
     if parsed.config is not None and model is not None:
         diagnostics += micro_batch_problems(parsed.config, model)
         diagnostics += division_problems(parsed.config, model)
+        diagnostics += shard_problems(parsed.config, training)
         diagnostics += bucket_problems(parsed.config, model, requests)
     if diagnostics or parsed.config is None or model is None or training is None:
         raise UserError(sorted(diagnostics, key=_place))

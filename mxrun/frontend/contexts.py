@@ -6,6 +6,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunOptions
 from mxrun.frontend.micro_batches import coupled, coupling, one_batch_size
 from mxrun.frontend.model import Model
+from mxrun.frontend.training import TrainingSetup
 
 
 def division_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
@@ -35,6 +36,31 @@ def division_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
         f"{key}: the batches of this network cannot be divided", options.key_place(key), hint=hint
     )
     return coupled(coupling(part, twice, may_mix=True, may_carry=in_parts), problem)
+
+
+def shard_problems(options: RunOptions, training: TrainingSetup | None) -> list[Diagnostic]:
+    """Return diagnostics if the states of this training cannot be shared out among ranks."""
+    if options.shard == "none" or training is None:
+        return []
+    problem = None
+    if not options.is_distributed:
+        problem = "shard: states needs several processes", "add kvstore: dist_sync"
+    elif training.average is not None:
+        problem = (
+            "shard: states cannot be used with train.average: each process evaluates with all "
+            "averages",
+            "leave out one of them",
+        )
+    elif not training.optimizer.is_elementwise:
+        problem = (
+            f"shard: states cannot be used with {training.optimizer.update}, whose updates depend "
+            "on entire parameters",
+            "leave out shard, or take an optimizer that updates each element by itself, such as "
+            "adam",
+        )
+    if problem is None:
+        return []
+    return [Diagnostic(problem[0], options.key_place("shard"), hint=problem[1])]
 
 
 def _alone(options: RunOptions) -> list[Diagnostic]:

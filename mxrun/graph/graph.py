@@ -178,12 +178,21 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Within:
+    """Place of a source in another pinned tensor; begin: bytes from its beginning."""
+
+    tensor: str
+    begin: int
+
+
+@dataclass(frozen=True)
 class Graph:
     """Values, steps in execution order, and the external names of values.
 
     sources: values that exist before the first step (inputs, parameters, states). results: values
     that must still exist after the last step. mutations: {new version: old version} of values that
-    an update overwrites or a step adds to. is_train: if true, forward steps run in training mode.
+    an update overwrites or a step adds to. within: sources that are parts of other pinned
+    tensors. is_train: if true, forward steps run in training mode.
     alignment: multiple of bytes at which its blocks begin; that of the device once kernels are
     selected.
     """
@@ -195,6 +204,7 @@ class Graph:
     mutations: Mapping[ValueId, ValueId] = field(default_factory=dict)
     is_train: bool = False
     alignment: int = ALIGNMENT
+    within: Mapping[str, Within] = field(default_factory=dict)
 
     def producer(self) -> dict[ValueId, Step]:
         """Return the step that writes each value; sources have none."""
@@ -286,6 +296,7 @@ class GraphBuilder:
         self.sources = dict(graph.sources)
         self.results = dict(graph.results)
         self.mutations = dict(graph.mutations)
+        self.within = dict(graph.within)
         self._graph = graph
 
     def value(self, name: str, spec: TensorSpec, memory_class: MemoryClass) -> ValueId:
@@ -306,6 +317,14 @@ class GraphBuilder:
             raise InternalError(f"two tensors are named {name!r}")
         return self.sources[name]
 
+    def slice_of(self, name: str, begin: int, end: int) -> ValueId:
+        """Add the elements from `begin` to `end` of a source, in row-major order, as a source."""
+        whole = self.values[self.sources[name]]
+        spec = TensorSpec((end - begin,), whole.spec.dtype)
+        width = whole.spec.nbytes // whole.spec.elements
+        self.within[f"{name}:own"] = Within(name, begin * width)
+        return self.source(f"{name}:own", spec, whole.memory_class)
+
     def step(self, step: Step) -> None:
         """Append a step."""
         self.steps.append(step)
@@ -319,6 +338,7 @@ class GraphBuilder:
             sources=self.sources,
             results=self.results,
             mutations=self.mutations,
+            within=self.within,
         )
 
 

@@ -87,11 +87,18 @@ class Clipping:
 SCHEDULE = "optimizer:schedule"
 # Tensor with the step's factor of every gradient.
 GRADIENT_SCALE = "optimizer:gradient_scale"
+# Step that clips by the global norm, and the tensor of the factor that it makes.
+CLIPPED_SCALE = "optimizer:clipped_scale"
 
 
 def accumulated(parameter: str) -> str:
     """Return the name of the tensor that sums a parameter's gradients over several batches."""
     return f"{parameter}:grad"
+
+
+def parameter_of(tensor: str) -> str:
+    """Return the parameter to which a sum of gradients or a state belongs, by its name."""
+    return tensor.rpartition(":")[0]
 
 
 def partial_sum(level: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from mxrun.base.dataclass import dataclass
+from mxrun.base.tensor import TensorSpec
 from mxrun.planner.allocator.free_list import free_list_bytes
 from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
 from mxrun.planner.hint import CONCAT_IN_PLACE
@@ -25,7 +26,9 @@ class MemoryReport:
     micro_batches: number of micro-batches of each context's batch. outside: resident bytes by kind
     of a process that is ready to run the plan but has no arena; empty if the system does not report
     them, or if they were not requested. what_if: effects of other settings; None if they were not
-    requested. step: what a step takes at least on a card, see `step_figures`; else None.
+    requested. step: what a step takes at least on a card, see `step_figures`; else None. ranks:
+    number of processes that train together, of which the report is on the first. sliced: specs of
+    the entire states of which each of them has a part.
     """
 
     name: str
@@ -37,6 +40,8 @@ class MemoryReport:
     outside: Mapping[str, Any] = field(default_factory=dict)
     what_if: Mapping[str, Any] | None = None
     step: Mapping[str, Any] | None = None
+    ranks: int = 1
+    sliced: Mapping[str, TensorSpec] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -46,6 +51,7 @@ class MemoryReport:
             "name": self.name,
             "phase": self.phase,
             "contexts": count,
+            "ranks": self.ranks,
             "arena_bytes": plan.planned_bytes,
             "planned_bytes": count * plan.planned_bytes,
             "lower_bound_bytes": count * plan.lower_bound_bytes,
@@ -64,7 +70,9 @@ class MemoryReport:
             "batch_size": self.batch_size,
             "micro_batches": self.micro_batches,
             **budget_figures(plan, count),
-            "checkpoints": (SaveCopy.of(plan, count).to_json() if self.phase == "train" else None),
+            "checkpoints": (
+                SaveCopy.of(plan, count, self.sliced).to_json() if self.phase == "train" else None
+            ),
             "peak": self._peak(),
             "timeline": self._timeline(),
             "pinned": self._pinned(),
@@ -180,5 +188,7 @@ def memory_report(run: Planned, phase: str) -> MemoryReport:
         batch_size=run.built.batch_size,
         micro_batches=run.built.micro_batches,
         contexts=run.built.contexts,
+        ranks=run.built.ranks,
+        sliced=run.built.sliced_states,
         plan=run.plan,
     )

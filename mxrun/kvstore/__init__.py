@@ -9,7 +9,7 @@ from mxrun.kvstore.exchange import GradientExchange, borrowed_array
 from mxrun.kvstore.local import DeviceExchange, LocalExchange
 from mxrun.kvstore.store import KVStore
 
-__all__ = ["EXCHANGES", "GradientExchange", "KVStore", "borrowed_array", "create"]
+__all__ = ["EXCHANGES", "GradientExchange", "KVStore", "RankExchange", "borrowed_array", "create"]
 
 ASYNCHRONOUS = "dist_async"
 WHY_NOT_ASYNCHRONOUS = (

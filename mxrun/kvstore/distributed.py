@@ -12,12 +12,15 @@ import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.device.interface import Mirror
 from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.kvstore.keys import Key
 from mxrun.kvstore.local import DeviceExchange, LocalExchange
 from mxrun.kvstore.reduction import new_array, push_copy
 from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext, Variable
 from mxrun.runtime.mpi import all_ranks
+from mxrun.runtime.ranks import Array as HostArray
+from mxrun.runtime.ranks import slice_elements
 
 _SUMMED = ("float32", "float64", "int32", "int64")
 
@@ -63,7 +66,23 @@ class RankExchange(LocalExchange):
     def pushpull(self, key: Key, arrays: Sequence[NDArray], priority: int) -> EngineOperator:
         """Return the operation that sums the arrays of all ranks, each of which has one."""
         (array,) = arrays
-        return self._summation(array, f"push and pull {key}", priority)
+        return self._summation(array, f"push and pull {key}", priority, self.ranks.sum)
+
+    def sum_slices(self, key: Key, array: NDArray, priority: int) -> EngineOperator:
+        """Return the operation that replaces each rank's slice of an array by that of the sum."""
+        return self._summation(array, f"push {key}", priority, self.ranks.sum_slices)
+
+    def share_slices(self, key: Key, array: NDArray, priority: int) -> EngineOperator:
+        """Return the operation that gives all ranks each other's slices of an array."""
+        mirror, ranks = self._flat(array), self.ranks
+        bounds = slice_elements(mirror.array, ranks.size)
+
+        def run(_: RunContext) -> None:
+            mirror.load()
+            ranks.share_slices(mirror.array, bounds)
+            mirror.store()
+
+        return self._message(run, array, f"pull {key}", priority)
 
     def _reduce(self, key: Key, arrays: Sequence[NDArray], priority: int) -> NDArray:
         total = super()._reduce(key, arrays, priority)
@@ -79,20 +98,30 @@ class RankExchange(LocalExchange):
 
     def _push_sum(self, key: Key, array: NDArray, priority: int) -> None:
         name = f"kvstore push {key} over {self.size} ranks"
-        array.chunk.engine.push(self._summation(array, name, priority))
+        array.chunk.engine.push(self._summation(array, name, priority, self.ranks.sum))
 
-    def _summation(self, array: NDArray, name: str, priority: int) -> EngineOperator:
-        """Return the operation that replaces an array by the sum over all ranks."""
-        flat = TensorSpec((array.spec.elements,), array.spec.dtype)
-        mirror, ranks = array.chunk.device.mirror(array.handle, flat), self.ranks
-        received = np.empty(ranks.received_elements(mirror.array), mirror.array.dtype)
+    def _summation(
+        self,
+        array: NDArray,
+        name: str,
+        priority: int,
+        summed: Callable[[HostArray, HostArray], object],
+    ) -> EngineOperator:
+        """Return the operation that replaces an array by what `summed` makes of it."""
+        mirror = self._flat(array)
+        received = np.empty(self.ranks.received_elements(mirror.array), mirror.array.dtype)
 
         def run(_: RunContext) -> None:
             mirror.load()
-            ranks.sum(mirror.array, received)
+            summed(mirror.array, received)
             mirror.store()
 
         return self._message(run, array, name, priority)
+
+    def _flat(self, array: NDArray) -> Mirror:
+        """Return an array in the host's memory, 1-d."""
+        flat = TensorSpec((array.spec.elements,), array.spec.dtype)
+        return array.chunk.device.mirror(array.handle, flat)
 
     def _message(
         self, run: Callable[[RunContext], object], array: NDArray, name: str, priority: int

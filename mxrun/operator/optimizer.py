@@ -84,6 +84,12 @@ class Optimizer(Parameters):
         assert issubclass(kind, OptimizerProperty)
         return kind.states
 
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether each new element depends on the elements at the same place alone."""
+        kind = OPERATORS.get(self.operator()[0])
+        return kind.create_operator is OptimizerProperty.create_operator
+
     @classmethod
     def own_fields(cls) -> list[str]:
         """Return the names of the fields that `Optimizer` does not have."""

@@ -33,6 +33,15 @@ class InspectOptions:
     ] = None
     batch: BatchOrMax = None
     threads: Threads = None
+    ranks: Annotated[
+        int | None,
+        Option(
+            "Plan one of N processes that train together: the first, which needs most.",
+            "N",
+            minimum=1,
+            maximum=1024,
+        ),
+    ] = None
     length: Annotated[
         int | None,
         Option(

@@ -14,6 +14,7 @@ from dataclasses import replace
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
 from mxrun.graph.update_rule import (
+    CLIPPED_SCALE,
     GRADIENT_SCALE,
     SCHEDULE,
     Clipping,
@@ -23,7 +24,6 @@ from mxrun.graph.update_rule import (
 )
 from mxrun.operator.register import AnyProperty, create
 
-_CLIPPED_SCALE = "optimizer:clipped_scale"
 # Numbers of the step that updates read, by argument: the tensor and its number of elements.
 _STEP_NUMBERS = {"gradient_scale": (GRADIENT_SCALE, 1), "schedule": (SCHEDULE, 3)}
 
@@ -49,31 +49,43 @@ def updates(
     rules: Mapping[str, UpdateRule],
     clipping: Clipping | None = None,
     average: float | None = None,
+    owned: Mapping[str, tuple[int, int]] | None = None,
 ) -> Graph:
     """Append one update per parameter in `gradients`.
 
     clipping: adds a step that first computes the global norm of all gradients. average: momentum of
-    a moving average, which each new weight enters.
+    a moving average, which each new weight enters. owned: of each parameter, the bounds of the
+    slice that is updated and has states, of its elements in row-major order; by default all.
     """
     builder = GraphBuilder(graph)
     numbers: dict[str, ValueId] = {}
     if clipping is not None:
         prop = create("_global_norm_scale", {"num_args": len(gradients), **vars(clipping)})
-        clipped = builder.value(_CLIPPED_SCALE, TensorSpec((1,)), MemoryClass.WORKSPACE)
+        clipped = builder.value(CLIPPED_SCALE, TensorSpec((1,)), MemoryClass.WORKSPACE)
         given = (*gradients.values(), _step_number(builder, "gradient_scale"))
-        _append(builder, _CLIPPED_SCALE, prop, given, (clipped,))
+        _append(builder, CLIPPED_SCALE, prop, given, (clipped,))
         numbers["gradient_scale"] = clipped
     for name, grad in gradients.items():
-        weight = graph.sources[name]
-        spec = graph.spec(weight)
-        prop = rules[name].create()
-        known = {"weight": weight, "grad": grad, **numbers}
+        weight, prop = graph.sources[name], rules[name].create()
+        # The training loop writes these also where nothing is updated.
+        known = {
+            argument: _step_number(builder, argument)
+            for argument in prop.list_arguments()
+            if argument in _STEP_NUMBERS
+        }
+        if owned is not None:
+            begin, end = owned[name]
+            if begin == end:
+                continue
+            weight, grad = (
+                builder.slice_of(each, begin, end) for each in (name, accumulated(name))
+            )
+        spec = builder.values[weight].spec
+        known |= {"weight": weight, "grad": grad, **numbers}
         inputs = []
         for argument in prop.list_arguments():
             value = known.get(argument)
-            if value is None and argument in _STEP_NUMBERS:
-                value = _step_number(builder, argument)
-            elif value is None:
+            if value is None:
                 value = builder.source(f"{name}:{argument}", spec, MemoryClass.OPTIMIZER)
             inputs.append(value)
         new_weight, *_ = append_update(builder, f"{name}:update", prop, inputs)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from mxrun.base.dataclass import dataclass
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.graph.graph import Graph, MemoryClass, ValueId
-from mxrun.graph.update_rule import partial_sum
+from mxrun.graph.update_rule import parameter_of, partial_sum
 from mxrun.planner.allocator.allocate import allocate
 from mxrun.planner.inplace import Storage
 from mxrun.planner.liveness import storage_lifetimes, workspace_bytes
@@ -32,19 +32,26 @@ def place_pinned(
     graphs: Sequence[Graph],
     staged: Mapping[str, TensorSpec] | None = None,
     partial_sums: int = 0,
+    alike: bool = False,
 ) -> tuple[Block, ...]:
     """Return one block per source of any phase, packed from offset 0 by class, then in graph order.
 
     A source has the size of its largest tensor: phases over shorter sequences use its beginning.
     staged: further io tensors, which no graph reads; they come last. partial_sums: number of blocks
-    of the size of all gradients, named by `partial_sum`.
+    of the size of all gradients, named by `partial_sum`. alike: whether the parameters that have
+    gradients come first, in the order of these.
     """
     kinds: dict[str, MemoryClass] = {}
     sizes: dict[str, int] = {}
     for graph in graphs:
         for name, value in graph.sources.items():
+            if name in graph.within:
+                continue
             kinds.setdefault(name, graph.values[value].memory_class)
             sizes[name] = max(sizes.get(name, 0), graph.block_bytes(value))
+    if alike:
+        trained = [parameter_of(name) for name in kinds if kinds[name] is MemoryClass.GRADIENTS]
+        kinds = {name: kinds[name] for name in dict.fromkeys((*trained, *kinds))}
     gradients = sum(sizes[name] for name in kinds if kinds[name] is MemoryClass.GRADIENTS)
     for level in range(partial_sums):
         kinds[partial_sum(level)] = MemoryClass.GRADIENTS
@@ -102,7 +109,10 @@ def place(
     }
     by_name = {block.name: block.offset for block in pinned}
     for source, value in graph.sources.items():
-        offset_by_key[value] = by_name[source]
+        part = graph.within.get(source)
+        offset_by_key[value] = (
+            by_name[source] if part is None else by_name[part.tensor] + part.begin
+        )
     return PhasePlan(
         name=name,
         graph=graph,

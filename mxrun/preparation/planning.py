@@ -112,6 +112,7 @@ def request_for(
         average=settings.average if training else None,
         staged=planned_staging(built, staged_specs(built)) if training else {},
         partial_sums=partial_sums(built.own_parts) if training else 0,
+        shard=built.shard if training else None,
         phases=tuple(phases),
         device=device,
         backward=built.options.backward,

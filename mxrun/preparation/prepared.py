@@ -96,7 +96,8 @@ def _context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
     for context in contexts:
         device = open_device(built.options, replace(plan.device, index=context.index))
         executors.append(Executor(replace(plan, device=device.description), device, pieces))
-    return ContextGroup(executors, contexts, buckets, built.options.kvstore, built.own_parts)
+    kvstore, parts = built.options.kvstore, built.own_parts
+    return ContextGroup(executors, contexts, buckets, kvstore, parts, built.sliced_states)
 
 
 def _check_fits(built: ModelDefinition, plan: Plan) -> None:

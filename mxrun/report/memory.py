@@ -78,7 +78,9 @@ def _arena(report: Report) -> list[RenderableType]:
 
 
 def _contexts(report: Report) -> list[Text]:
-    """Return the share of each of several contexts."""
+    """Return the share of each of several contexts, or that of a rank is shown."""
+    if report["ranks"] > 1:
+        return [Text(f"one of {report['ranks']} ranks, the first, which needs most")]
     if report["contexts"] == 1:
         return []
     each = f"{bytes_text(report['arena_bytes'])} ({report['arena_bytes']:,} bytes)"

@@ -22,7 +22,7 @@ from mxrun.executor.executor import Executor
 from mxrun.executor.library_plans import library_plans
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, base_phase
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE, base_phase
 from mxrun.graph.update_rule import averaged
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fingerprint import fingerprint
@@ -91,7 +91,9 @@ class Run:
         self.plan = plan
         self.datasets = datasets
         # Before memory is allocated.
-        self._has_room_for_copy = SaveCopy.of(plan, built.contexts).fits(remaining_bytes())
+        self._has_room_for_copy = SaveCopy.of(plan, built.contexts, built.sliced_states).fits(
+            remaining_bytes()
+        )
         self._prepared = Prepared.of(built, plan)
         self._group = self._prepared.group
         self.executors, self.executor = self._group.executors, self._prepared.executor
@@ -286,9 +288,9 @@ class Run:
                 batch_parts=self.built.batch_parts,
                 implementations=self.plan.phases[TRAIN].implementations(),
                 others={
-                    name: phase.implementations()
-                    for name, phase in self.plan.phases.items()
-                    if name != TRAIN
+                    phase: self._implementations(phase)
+                    for phase in self.plan.phases
+                    if phase != TRAIN
                 },
                 kernel_plans=self._kernel_plans,
             ),
@@ -304,6 +306,16 @@ class Run:
             whites=self.datasets["train"].whites,
             started_from=self.started_from,
         )
+
+    def _implementations(self, phase: str) -> dict[str, str]:
+        """Return the implementations of a phase's steps, those of all ranks."""
+        found = self.plan.phases[phase].implementations()
+        if phase != UPDATE or self.built.shard is None:
+            return found
+        # Parameters of which this rank has no slice are updated as the others are.
+        updates = (f"{name}:update" for name in self.built.training.rules)
+        kinds = [kind for name, kind in found.items() if name.endswith(":update")]
+        return dict.fromkeys(updates, kinds[0]) | found if kinds else found
 
     @cached_property
     def _kernel_plans(self) -> dict[str, str]:
@@ -341,6 +353,8 @@ class Run:
         groups[MEASURED_FILE] = loop.measure.state()
         if loop.carried:
             groups[CARRIED_FILE] = loop.carried
+        if loop.sliced:
+            groups[OPTIMIZER_FILE] = loop.sliced
         return self.state(progress, due), groups
 
     def _learned(self, kind: MemoryClass) -> Arrays:
@@ -350,8 +364,12 @@ class Run:
     def _specs(self, kind: MemoryClass) -> dict[str, TensorSpec]:
         """Return the specs in checkpoints of all pinned tensors of a memory class.
 
-        Of states that are carried there is one for each batch part.
+        Of states that are carried there is one for each batch part; of those of which each rank has
+        a slice, the whole.
         """
+        sliced = self.built.sliced_states
+        if kind is MemoryClass.OPTIMIZER and sliced is not None:
+            return sliced
         specs = {name: self.plan.specs[name] for name in pinned(self.executor, kind)}
         parts = self.built.batch_parts
         if kind is not MemoryClass.CARRIED or parts == 1:
@@ -392,14 +410,16 @@ class Run:
         if self.built.ranks == 1 or self.agreement is None:
             return
         ranks = self.agreement.ranks
-        for name in pinned(self.executor, *LEARNED):
+        sliced = self.built.sliced_states is not None
+        kinds = [kind for kind in LEARNED if not sliced or kind is not MemoryClass.OPTIMIZER]
+        for name in pinned(self.executor, *kinds):
             mirror = self.executor.tensor(name).mirror()
             mirror.load()
             ranks.broadcast(mirror.array)
             mirror.store()
         for array in loop.measure.state().values():
             ranks.broadcast(array)
-        loop.broadcast_carried()
+        loop.share_states()
         self.agreement.share_bad_records()
         progress = ranks.gather_texts(loop.progress.model_dump_json())[0]
         loop.progress = Progress.model_validate_json(progress)
@@ -411,6 +431,8 @@ class Run:
         """
         loop.measure.reset()
         loop.progress = Progress()
+        for states in loop.sliced.values():
+            states.fill(0)
         if checkpoint is None:
             self.initialise()
             self.started_from = self.read_warm_start().record()
@@ -427,8 +449,9 @@ class Run:
             for kind, arrays in zip(_FILE_OF, groups, strict=True):
                 _require_fit(checkpoint, arrays, self._specs(kind))
                 for name, array in arrays.items():
-                    if name in loop.carried:
-                        np.copyto(loop.carried[name], array)
+                    apart = {**loop.carried, **loop.sliced}
+                    if name in apart:
+                        np.copyto(apart[name], array)
                     else:
                         executor.tensor(name).write(array)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -89,25 +91,38 @@ class MpiRanks(RankGroup):
         pairs = zip(starts, sizes, strict=True)
         return [bytes(found[start : start + size]).decode() for start, size in pairs]
 
-    def sum(self, array: Array, received: Array) -> None:
-        """Replace an array, 1-d, by the sum over the ranks in the order of `fold_tree`."""
-        if self.size == 1:
-            return
-        share, width, byte = slice_elements(array, self.size), array.itemsize, self._mpi.BYTE
-        bounds = [min(array.size, share * rank) for rank in range(self.size + 1)]
+    def sum_slices(self, array: Array, received: Array) -> None:
+        """Replace this rank's slice of an array, 1-d, by the sum over the ranks in the order of
+        `fold_tree`.
+        """
+        bounds, width = slice_elements(array, self.size), array.itemsize
         begin, end = bounds[self.rank : self.rank + 2]
         own, ranks = end - begin, range(self.size)
-        starts = [width * bounds[rank] for rank in ranks]
-        counts = [width * (bounds[rank + 1] - bounds[rank]) for rank in ranks]
         own_starts = [width * own * rank for rank in ranks]
-        parts = [array.view(np.uint8), counts, starts, byte]
+        slices = self._slices(array, bounds)
+        places = [received.view(np.uint8), [width * own] * self.size, own_starts, self._mpi.BYTE]
         # Large messages move only while somebody looks: not before all are there.
         self.barrier()
-        self._ranks.Alltoallv(
-            parts, [received.view(np.uint8), [width * own] * self.size, own_starts, byte]
-        )
+        self._ranks.Alltoallv(slices, places)
         array[begin:end] = tree_sum([received[rank * own : (rank + 1) * own] for rank in ranks])
-        self._ranks.Allgatherv(self._mpi.IN_PLACE, parts)
+
+    def share_slices(self, array: Array, bounds: Sequence[int]) -> None:
+        """Give all ranks the slices `array[bounds[rank] : bounds[rank + 1]]` of an array, 1-d."""
+        self.barrier()
+        self._ranks.Allgatherv(self._mpi.IN_PLACE, self._slices(array, bounds))
+
+    def sum(self, array: Array, received: Array) -> None:
+        """Replace an array, 1-d, by the sum over the ranks; `received` as for `sum_slices`."""
+        if self.size > 1:
+            self.sum_slices(array, received)
+            slices = self._slices(array, slice_elements(array, self.size))
+            self._ranks.Allgatherv(self._mpi.IN_PLACE, slices)
+
+    def _slices(self, array: Array, bounds: Sequence[int]) -> list[Any]:
+        """Return the slices of an array as a message."""
+        starts = [array.itemsize * bound for bound in bounds]
+        counts = [end - begin for begin, end in pairwise(starts)]
+        return [array.view(np.uint8), counts, starts[:-1], self._mpi.BYTE]
 
     def tell_next(self, text: str) -> None:
         """Send a text to the next rank, and do not wait; it is dropped if the last has not left."""

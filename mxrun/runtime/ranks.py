@@ -6,16 +6,16 @@ Almost everything is collective: every rank calls the same functions in the same
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import InternalError
+from mxrun.base.slices import slice_bounds
 
 Array = NDArray[Any]
-# Bytes of a cache line, of which slices are multiples.
-_LINE = 64
 
 
 class RankGroup(ABC):
@@ -45,11 +45,21 @@ class RankGroup(ABC):
         """Return the texts of all ranks."""
 
     @abstractmethod
-    def sum(self, array: Array, received: Array) -> None:
-        """Replace an array, 1-d, by the sum over the ranks in the order of `fold_tree`.
+    def sum_slices(self, array: Array, received: Array) -> None:
+        """Replace this rank's slice of an array, 1-d, by the sum over the ranks in the order of
+        `fold_tree`.
 
-        received: scratch of `received_elements` elements of the same type.
+        The slices are those of `slice_elements`. received: scratch of `received_elements` elements
+        of the same type.
         """
+
+    @abstractmethod
+    def share_slices(self, array: Array, bounds: Sequence[int]) -> None:
+        """Give all ranks the slices `array[bounds[rank] : bounds[rank + 1]]` of an array, 1-d."""
+
+    @abstractmethod
+    def sum(self, array: Array, received: Array) -> None:
+        """Replace an array, 1-d, by the sum over the ranks; `received` as for `sum_slices`."""
 
     @abstractmethod
     def duplicate(self) -> RankGroup:
@@ -72,16 +82,12 @@ class RankGroup(ABC):
 
     def received_elements(self, array: Array) -> int:
         """Return the elements that a rank receives at most to sum an array."""
-        return self.size * slice_elements(array, self.size)
+        return self.size * slice_elements(array, self.size)[1]
 
 
-def slice_elements(array: Array, ranks: int) -> int:
-    """Return the elements of the slice of an array that each of several ranks adds up.
-
-    They are entire cache lines; the last slices may be shorter.
-    """
-    line = _LINE // array.itemsize
-    return -(-array.size // (ranks * line)) * line
+def slice_elements(array: Array, ranks: int) -> list[int]:
+    """Return the bounds of the slices of an array that each of several ranks adds up."""
+    return [bound // array.itemsize for bound in slice_bounds(array.nbytes, ranks)]
 
 
 class OneRank(RankGroup):
@@ -103,6 +109,12 @@ class OneRank(RankGroup):
     def gather_texts(self, text: str) -> list[str]:
         """Return the text."""
         return [text]
+
+    def sum_slices(self, array: Array, received: Array) -> None:
+        """Leave the array as it is."""
+
+    def share_slices(self, array: Array, bounds: Sequence[int]) -> None:
+        """Leave the array as it is."""
 
     def sum(self, array: Array, received: Array) -> None:
         """Leave the array as it is."""

@@ -86,6 +86,10 @@ class Agreement:
         for role, each in self._bad_records.items():
             each.begin([BadRecord(**bad) for bad in first[role]], each.on_new)
 
+    def is_true_everywhere(self, value: bool) -> bool:
+        """Return whether a value is true on all ranks."""
+        return bool(self.ranks.gather(np.array([value])).all())
+
     def take(self, heads: Array) -> None:
         """Set what the first numbers of all rows say, [ranks, numbers].
 

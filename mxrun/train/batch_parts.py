@@ -12,9 +12,9 @@ from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import GradientBucket
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN, UPDATE
-from mxrun.graph.update_rule import partial_sum
+from mxrun.graph.update_rule import CLIPPED_SCALE, parameter_of, partial_sum
 from mxrun.io.loading.iterator import DataIterator, RecordError
-from mxrun.kvstore import EXCHANGES, borrowed_array
+from mxrun.kvstore import EXCHANGES, RankExchange, borrowed_array
 from mxrun.kvstore.reduction import fold
 from mxrun.runtime.engine.interface import Engine, EngineOperator, Pool, Variable
 from mxrun.runtime.engine.wait import wait_for
@@ -25,6 +25,7 @@ from mxrun.train.interruption import WaitEnded
 from mxrun.train.measure import Measure
 from mxrun.train.part_states import Array, AuxiliaryStates, CarriedStates
 from mxrun.train.replica import Replica
+from mxrun.train.sliced_states import SlicedStates
 
 # Steps between two comparisons of the parameters of all ranks, which take a pass over all of them.
 _CHECK_INTERVAL = 100
@@ -36,7 +37,8 @@ class BatchParts(StepRunner):
     Backward is cut where a bucket of gradients is complete. While it computes the next one, the
     bucket is added to those of earlier parts in the order of `fold_tree`; after the last part it is
     summed over the ranks. Then all ranks agree that the step counts (`Agreement`), and each updates
-    its parameters with the same sums by the same program, so that these stay equal bit by bit.
+    its parameters with the same sums by the same program, so that these stay equal bit by bit. Or
+    each has the sums of its slices alone, and updates those; then all get each other's slices.
 
     Every part but the first of a batch leaves the auxiliary states as they are: they are those of
     the first part, on whatever rank it is computed.
@@ -60,7 +62,11 @@ class BatchParts(StepRunner):
         self._auxiliary = AuxiliaryStates(self._executor)
         self._checksum = _Checksum(self._executor)
         self._load = self._operator(self._load_slots, "load", updates=[self._batch])
+        self._sliced: SlicedStates | None = None
+        if group.sliced is not None:
+            self._sliced = SlicedStates(self._executor, agreement.ranks, group.sliced)
         gradients, self._folds, sums = self._exchanges()
+        parameters, shares = self._shares()
         pieces = self._pieces(gradients)
         evaluation = self._operator(
             partial(self._if_loaded, partial(self._executor.run, EVALUATE)),
@@ -106,12 +112,12 @@ class BatchParts(StepRunner):
             partial(self._if_loaded, partial(self._executor.run, UPDATE)),
             UPDATE,
             reads=[self._batch, self._measured, *gradients],
-            updates=[self._arena],
+            updates=[self._arena, *parameters],
         )
-        self._ends = {TRAIN: [*sums, agreements[TRAIN], self._scale, update]}
+        self._ends = {TRAIN: [*sums, agreements[TRAIN], self._scale, update, *shares]}
         if EVALUATE in agreements:
             self._ends[EVALUATE] = [agreements[EVALUATE]]
-        self._gradients = gradients
+        self._exchanged = [*gradients, *parameters]
 
     # -- interface -----------------------------------------------------------------------------
 
@@ -126,7 +132,7 @@ class BatchParts(StepRunner):
 
     def wait(self) -> None:
         """Wait for everything that was begun; raises the exception that ended it."""
-        for variable in (self._batch, self._arena, self._measured, *self._gradients):
+        for variable in (self._batch, self._arena, self._measured, *self._exchanged):
             wait_for(self._engine, variable)
         error, self._error = self._error, None
         if error is not None:
@@ -175,13 +181,26 @@ class BatchParts(StepRunner):
         """States that training carries, of all batch parts."""
         return self._carried[TRAIN].arrays
 
-    def gather_carried(self) -> None:
-        """Give all ranks the states that training carries in all batch parts."""
-        self._carried[TRAIN].gather()
+    @property
+    def sliced(self) -> Mapping[str, Array]:
+        """Entire states of the optimizer, on the first rank; empty if they are not sliced."""
+        return {} if self._sliced is None else self._sliced.arrays
 
-    def broadcast_carried(self) -> None:
-        """Give all ranks the states that the first rank has for all batch parts."""
+    def gather_states(self) -> None:
+        """Give all ranks the states that training carries in all batch parts, and the first rank
+        those of all slices.
+        """
+        self._carried[TRAIN].gather()
+        if self._sliced is not None:
+            self._sliced.gather()
+
+    def share_states(self) -> None:
+        """Give all ranks the states that the first rank has for all batch parts, and for their
+        slices.
+        """
         self._carried[TRAIN].broadcast()
+        if self._sliced is not None:
+            self._sliced.scatter()
 
     # -- operations ----------------------------------------------------------------------------
 
@@ -303,8 +322,11 @@ class BatchParts(StepRunner):
         those before, and those that sum the buckets over the ranks.
         """
         executor, plan, parts = self._executor, self._executor.plan, self._parts
-        exchange = EXCHANGES.get(self._group.kvstore)()
+        self._exchange = exchange = EXCHANGES.get(self._group.kvstore)()
         self._wires = exchange.wires
+        # A norm of all gradients needs all of them.
+        steps = {step.name for step in plan.phases[UPDATE].steps}
+        is_whole = self._sliced is None or CLIPPED_SCALE in steps
         first = min(bucket.begin for bucket in self._group.buckets)
         sums: list[EngineOperator] = []
         folds: list[list[EngineOperator]] = [[] for _ in range(parts)]
@@ -325,9 +347,30 @@ class BatchParts(StepRunner):
             for part in range(parts if parts > 1 else 0):
                 step = fold_step(part, parts)
                 folds[part] += fold(gradient, levels, step, f"add {name}", number)
-            if exchange.size > 1:
+            if not is_whole and isinstance(exchange, RankExchange):
+                sums.append(exchange.sum_slices(name, gradient, number))
+            elif exchange.size > 1:
                 sums.append(exchange.pushpull(name, [gradient], number))
         return [by_bucket[bucket] for bucket in self._group.buckets], folds, sums
+
+    def _shares(self) -> tuple[list[Variable], list[EngineOperator]]:
+        """Return the variables of the parameters whose slices each rank updates, by bucket, and the
+        operators that then give all ranks the others; none without sliced states.
+        """
+        variables: list[Variable] = []
+        operators: list[EngineOperator] = []
+        executor, exchange = self._executor, self._exchange
+        for number, bucket in enumerate(self._group.buckets, 1):
+            if self._sliced is None or not isinstance(exchange, RankExchange):
+                break
+            # The parameters lie as their gradients do.
+            begin = executor.plan.offset(parameter_of(bucket.names[0]))
+            tensor = executor.tensor_at(begin, TensorSpec((bucket.elements,)))
+            name = f"parameters {number}"
+            array = borrowed_array(self._engine, self._context, tensor, name)
+            variables.append(array.chunk.variable)
+            operators.append(exchange.share_slices(name, array, number))
+        return variables, operators
 
 
 class _Checksum:

@@ -69,12 +69,17 @@ class StepRunner(ABC):
         """States that training carries, if they are not those of the plan alone."""
         return {}
 
-    def gather_carried(self) -> None:
-        """Make `carried` complete before it is saved."""
+    @property
+    def sliced(self) -> Mapping[str, Array]:
+        """Entire states of the optimizer, if they are not those of the plan; on the first rank."""
+        return {}
+
+    def gather_states(self) -> None:
+        """Make `carried` and `sliced` complete before they are saved."""
         return
 
-    def broadcast_carried(self) -> None:
-        """Give all ranks the `carried` states of the first."""
+    def share_states(self) -> None:
+        """Give all ranks the `carried` states of the first, and their slices of the others."""
         return
 
     @abstractmethod
@@ -183,7 +188,8 @@ class ContextGroup:
     """Executors of one plan, each on a context of its own, that compute parts of a batch.
 
     buckets: of the gradients in every arena. kvstore: kind of exchange that sums them. parts:
-    number of batch parts that the only context of a rank computes.
+    number of batch parts that the only context of a rank computes. sliced: specs of the entire
+    optimizer states, if each rank has and updates its own slices; else None.
     """
 
     executors: Sequence[Executor]
@@ -191,6 +197,7 @@ class ContextGroup:
     buckets: Sequence[GradientBucket]
     kvstore: str = "local"
     parts: int = 1
+    sliced: Mapping[str, TensorSpec] | None = None
 
 
 def piece_ends(

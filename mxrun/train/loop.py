@@ -238,7 +238,7 @@ class TrainingLoop:
         self.progress = self._with_end(progress)
         if self.progress.batch == 0:
             self.measure.reset()
-        self._runner.gather_carried()
+        self._runner.gather_states()
         for replica in self._replicas:
             for note in replica.executor.device.take_notes():
                 self._observer.note(note)
@@ -314,7 +314,7 @@ class TrainingLoop:
                 self._reported = finished
                 self._report()
             if steps_done < steps and (self._is_due(saver, step) or interrupted()):
-                self._runner.gather_carried()
+                self._runner.gather_states()
                 saver.after_step(progress.with_(step=step, batch=batch), interrupted())
         self.progress = progress.with_(step=step, batch=batch)
 
@@ -380,7 +380,11 @@ class TrainingLoop:
 
     def _look(self) -> None:
         """Raise Diverged if a parameter or state contains NaN or infinity."""
-        if not self._is_finite():
+        is_finite = self._is_finite()
+        if self._shared is not None:
+            # States of which each rank has a part may be wrong on one of them alone.
+            is_finite = self._shared.is_true_everywhere(is_finite)
+        if not is_finite:
             raise Diverged
 
     def _report(self) -> None:
@@ -405,7 +409,7 @@ class TrainingLoop:
                 for replica in loaded:
                     self._check_evaluated(replica)
                 if interrupted():
-                    self._runner.gather_carried()
+                    self._runner.gather_states()
                     saver.stop(self.progress)
         except (RecordError, WaitEnded) as error:
             self._give_up(saver, self.progress, error)
@@ -439,7 +443,7 @@ class TrainingLoop:
         self, saver: Saver, progress: Progress, error: RecordError | WaitEnded
     ) -> NoReturn:
         """Save `progress`, the state before a batch that is not available, and end the run."""
-        self._runner.gather_carried()
+        self._runner.gather_states()
         if isinstance(error, RecordError):
             saver.fail(progress, error)
         saver.stop(progress)
@@ -450,6 +454,11 @@ class TrainingLoop:
         """States that training carries, if they are not those of the plan alone."""
         return self._runner.carried
 
-    def broadcast_carried(self) -> None:
-        """Give all ranks the `carried` states of the first."""
-        self._runner.broadcast_carried()
+    @property
+    def sliced(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Entire states of the optimizer, if they are not those of the plan; on the first rank."""
+        return self._runner.sliced
+
+    def share_states(self) -> None:
+        """Give all ranks the `carried` states of the first, and their slices of the others."""
+        self._runner.share_states()

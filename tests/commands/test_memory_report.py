@@ -24,7 +24,10 @@ from mxrun.io.loading.open import open_iterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
 from mxrun.preparation.planning import load, plan_for
+from mxrun.preparation.synthetic_data import with_synthetic_data
 from mxrun.train.host_arrays import slots
+
+RANKS = 4
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -47,6 +50,28 @@ def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) 
     run = prepare(built)
     assert run.plan.planned_bytes == report["planned_bytes"]
     assert run.touched_bytes() == report["planned_bytes"]
+
+
+@pytest.mark.full
+def test_F1_each_rank_touches_what_it_plans() -> None:
+    """A GPT of 11 million parameters with Adam, whose states four ranks share out."""
+    words = ("train.optimizer=adam", "kvstore=dist_sync", "shard=states", "threads=2")
+    path = find_config("gpt_shakespeare_medium")
+    first = memory_of(path, words, ranks=RANKS, measured=False).plan
+    for rank in (0, RANKS - 1):
+        run = prepare(with_synthetic_data(load(path, words).on_ranks(RANKS, rank)))
+        assert run.touched_bytes() == run.plan.planned_bytes <= first.planned_bytes
+    whole = memory_of(path, [*words, "shard=none"], ranks=RANKS, measured=False).plan
+    states = whole.classes()[MemoryClass.OPTIMIZER.value].total_bytes
+    saved = whole.planned_bytes - first.planned_bytes
+    assert saved == pytest.approx(states * (RANKS - 1) / RANKS, rel=0.01)
+
+
+def test_F1_one_of_several_ranks_is_told_from_what_it_is_not() -> None:
+    words = ("inspect-memory", "digits_lenet", "--ranks", "4")
+    assert "--ranks is for several processes" in refused(*words)
+    assert "3 ranks cannot share 4" in refused(*words[:3], "3", "kvstore=dist_sync")
+    assert "cannot be combined with --what-if" in refused(*words, "--what-if")
 
 
 @pytest.mark.parametrize("config", BUNDLED)

@@ -18,14 +18,20 @@ from commands import python_output
 from executors import executor_for
 from networks import NETWORKS, chain, convolutional, fill, plan_of, same_bits, softmax, trained
 
+from mxrun.base.slices import Shard
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.host_memory import Arena
-from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.executor.executor import Executor
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.phases import EVALUATE, TRAIN, UPDATE
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.planner.allocator.allocate import allocate
 from mxrun.runtime.memory_limits import control_group_limits, memory_limit
 
 IMPLEMENTATIONS = ("auto", "numpy")
+RANKS = 3
+# Slices are entire cache lines, and so are the blocks of each.
+SLACK = 1024
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -175,6 +181,29 @@ def test_F1_planned_bytes_are_touched(name: str) -> None:
         executor.run(EVALUATE)
 
     assert executor.touched_bytes(exercise) == plan.planned_bytes
+
+
+def test_F1_ranks_that_slice_states_touch_what_they_plan() -> None:
+    """Together they have the states of all elements once."""
+    phases = (TRAIN, UPDATE, EVALUATE)
+    whole = plan_of(convolutional(), phases=phases)
+    names = whole.persistent(MemoryClass.OPTIMIZER)
+    elements = dict.fromkeys(names, 0)
+    for rank in range(RANKS):
+        plan = plan_of(convolutional(), phases=phases, shard=Shard(rank, RANKS))
+        executor = executor_for(plan)
+
+        def exercise(executor: Executor = executor) -> None:
+            fill(executor)
+            for phase in phases:
+                executor.run(phase)
+
+        assert executor.touched_bytes(exercise) == plan.planned_bytes
+        for name in plan.persistent(MemoryClass.OPTIMIZER):
+            elements[name] += plan.specs[name].elements
+        own = plan.classes()[MemoryClass.OPTIMIZER.value].total_bytes
+        assert own <= whole.classes()[MemoryClass.OPTIMIZER.value].total_bytes / RANKS + SLACK
+    assert elements == {name: whole.specs[name].elements for name in names}
 
 
 def test_F1_touched_is_measured_not_computed() -> None:

@@ -50,6 +50,7 @@ def test_layers_have_shapes_parameters_and_flops() -> None:
 
 MEMORY = {
     "contexts": 1,
+    "ranks": 1,
     "arena_bytes": 2_097_152,
     "planned_bytes": 2_097_152,
     "lower_bound_bytes": 1_048_576,

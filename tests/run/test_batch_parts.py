@@ -14,6 +14,7 @@ from training import metrics, newest, run_training, run_with_notes
 from mxrun.base.errors import UserError
 
 PARTS = "batch_parts=4"
+SLICED = ("kvstore=dist_sync", "shard=states")
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +107,9 @@ def test_what_is_not_finite_is_named_with_its_step_and_record() -> None:
         ((PARTS, "data.batch_size=63"), "a batch cannot be divided into 4 equal parts"),
         ((PARTS, "context=[cpu:0, cpu:1]"), "cannot be used with a list of contexts"),
         ((PARTS, "train.accumulate=2"), "cannot be used with train.accumulate"),
+        ((PARTS, "shard=states"), "shard: states needs several processes"),
+        ((*SLICED, "train.average=0.9"), "shard: states cannot be used with train.average"),
+        ((*SLICED, "train.optimizer=lamb"), "shard: states cannot be used with lamb_update"),
         ((PARTS, "memory={budget: 50%, micro_batches: true}"), "with memory.micro_batches"),
     ],
 )

@@ -67,6 +67,40 @@ def test_F5_a_run_goes_on_with_another_number_of_ranks(expected: dict[str, str])
     assert "already finished" in again.stderr
 
 
+@pytest.mark.parametrize("clipped", ["null", pytest.param("0.5", marks=pytest.mark.full)])
+def test_K3_F5_states_are_sliced_and_saved_whole(clipped: str) -> None:
+    """Each rank has and updates its slices; a run goes on with slices or without."""
+    words = ("train.schedule=constant", "train.average=null")
+    words += (f"train.optimizer.adam.clip_global_norm={clipped}",)
+    for ranks, steps, shard in ((4, 8, "states"), (2, 12, "none"), (2, 15, "states")):
+        changed = ("--resume", DISTRIBUTED, f"shard={shard}", f"train.max_steps={steps}")
+        done = succeeded(mxrun_on(ranks, "train", "net.yaml", *words, *changed, "--json"))
+    inspected = ("inspect-memory", "net.yaml", *words, *changed[1:], "--ranks", "2", "--json")
+    planned = json.loads(succeeded(mxrun(*inspected)).stdout)["planned_bytes"]
+    memory = json.loads(done.stdout)["memory"]
+    assert memory["planned_bytes"] == memory["touched_bytes"] == planned
+    whole = ("name=whole", "batch_parts=4", "train.max_steps=15")
+    succeeded(mxrun("train", "net.yaml", *words, *whole))
+    last = "checkpoint-15"
+    assert digests(Path("runs/net", last)) == digests(Path("runs/whole", last))
+
+
+def test_ranks_without_a_slice_update_nothing() -> None:
+    """Of 80 bytes of parameters two ranks have cache lines, and two have none."""
+    layer = "{FullyConnected: {name: fc, num_hidden: 10, no_bias: true}}"
+    Path("few.yaml").write_text(f"""\
+name: few
+network:
+  inputs: {{data: [2], label: []}}
+  layers: [{layer}, {{SoftmaxOutput: {{label: label}}}}]
+data: {{batch_size: 8, train: {{dataset: synthetic, split: train, records: 64}}}}
+train: {{epochs: 1, optimizer: {{sgd: {{lr: 0.1, momentum: 0.9}}}}}}
+""")
+    succeeded(mxrun("train", "few.yaml", "name=one", "batch_parts=4"))
+    succeeded(mxrun_on(4, "train", "few.yaml", DISTRIBUTED, "shard=states"))
+    assert results(Path("runs/few")) == results(Path("runs/one"))
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "said"),
     [
