@@ -26,6 +26,7 @@ from mxrun.runtime.engine.default import engine
 from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext, Variable
 from mxrun.runtime.engine.wait import wait_for
 from mxrun.runtime.mpi import all_ranks
+from mxrun.runtime.ranks import BETWEEN_RANKS
 
 _SUMMED = ("float32", "float64", "int32", "int64")
 
@@ -78,7 +79,7 @@ class RankExchange(LocalExchange):
     def pushpull(self, key: Key, arrays: Sequence[NDArray], priority: int) -> EngineOperator:
         """Return the operation that sums the arrays of all ranks, each of which has one."""
         (array,) = arrays
-        return self._summation(array, f"push and pull {key}", priority)
+        return self._summation(array, f"sum {key}{BETWEEN_RANKS}", priority)
 
     def _reduce(self, key: Key, arrays: Sequence[NDArray], priority: int) -> NDArray:
         total = super()._reduce(key, arrays, priority)
@@ -98,7 +99,7 @@ class RankExchange(LocalExchange):
         push_tree_sum(arrays, total, name, priority)
 
     def _push_message(self, key: Key, array: NDArray, priority: int) -> None:
-        name = f"kvstore push {key} over {self.size} ranks"
+        name = f"kvstore push {key}{BETWEEN_RANKS}"
         array.chunk.engine.push(self._summation(array, name, priority))
 
     def _summation(self, array: NDArray, name: str, priority: int) -> EngineOperator:

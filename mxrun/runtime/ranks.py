@@ -16,6 +16,8 @@ from mxrun.base.errors import InternalError
 Array = NDArray[Any]
 # Bytes of a cache line, of which slices are multiples.
 _LINE = 64
+BETWEEN_RANKS = " between ranks"
+"""End of the names of operations that send messages."""
 
 
 class RankGroup(ABC):

@@ -18,6 +18,7 @@ from mxrun.kvstore import EXCHANGES, borrowed_array
 from mxrun.kvstore.reduction import fold
 from mxrun.runtime.engine.interface import Engine, EngineOperator, Pool, Variable
 from mxrun.runtime.engine.wait import wait_for
+from mxrun.runtime.ranks import BETWEEN_RANKS
 from mxrun.train.agreement import Agreement, PartSums
 from mxrun.train.data_parallel import ContextGroup, LoadArguments, StepRunner, piece_ends
 from mxrun.train.host_arrays import HostArrays, pinned
@@ -279,7 +280,8 @@ class BatchParts(StepRunner):
             replica.counted = self._agreement.counted
 
         changed = [self._measured, *self._wires]
-        return self._operator(agree, "agree", [self._batch], changed, Pool.COMMUNICATION)
+        name = f"agree{BETWEEN_RANKS}"
+        return self._operator(agree, name, [self._batch], changed, Pool.COMMUNICATION)
 
     def _pieces(self, gradients: Sequence[Variable]) -> list[EngineOperator]:
         """Return the operators of the training program, each of which completes buckets."""

@@ -24,6 +24,7 @@ DOORS = {
         "mxrun.peers.process",
         "mxrun.runtime.child_processes",
     },
+    "os.execv": {"mxrun.base.launcher"},
     "subprocess.run": {"mxrun.peers.baseline"},
     "library.load_plugin": {"mxrun.preparation.plugins"},
     "library.load_unchanged": {"mxrun.run.transform_process"},
@@ -34,7 +35,6 @@ DOORS = {
 FORBIDDEN = {
     "os.system",
     "os.popen",
-    "os.execv",
     "os.execve",
     "os.execvp",
     "os.posix_spawn",
