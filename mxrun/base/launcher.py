@@ -18,13 +18,15 @@ from mxrun.base.errors import Diagnostic, UserError
 
 # Of MPICH and its relatives, of Open MPI.
 _SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
-_PROGRAM = "import sys; from mxrun.__main__ import main; sys.exit(main())"
+# Those of a job, and the variable that only the processes have which Slurm itself has started.
+_SLURM_SIZE, _BY_SLURM = ("SLURM_NTASKS",), "PMIX_RANK"
 _LOCAL_SIZE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+_PROGRAM = "import sys; from mxrun.__main__ import main; sys.exit(main())"
 
 
 def launched_ranks() -> int:
     """Return the number of processes that were started together; 1 without a launcher."""
-    return _number(_SIZE)
+    return _number((*_SIZE, *(_SLURM_SIZE if _BY_SLURM in os.environ else ())))
 
 
 def ranks_here() -> int:
@@ -46,12 +48,20 @@ def mpirun() -> str:
     return found
 
 
+def rank_command(count: int, words: Iterable[str]) -> list[str]:
+    """Return what starts `count` ranks of the command of mxrun with these words.
+
+    Raises UserError without mpirun.
+    """
+    return [mpirun(), "-n", str(count), *run_code(_PROGRAM, *words)]
+
+
 def become_ranks(count: int, words: Iterable[str]) -> NoReturn:
-    """Replace this process by ranks of the command of mxrun with these words."""
-    launcher = mpirun()
+    """Replace this process by what `rank_command` returns."""
+    command = rank_command(count, words)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(launcher, [launcher, "-n", str(count), *run_code(_PROGRAM, *words)])
+    os.execv(command[0], command)
 
 
 def _number(names: tuple[str, ...]) -> int:

@@ -38,8 +38,12 @@ from mxrun.preparation.planning import load
 from mxrun.run.together import group_for, launched_group
 from mxrun.runtime.ranks import OneRank
 
-# Batch size, and steps of a round.
-NETWORKS = {"digits_lenet": (64, 100), "resnet20_cifar10": (32, 5), "gpt_tiny": (16, 10)}
+# Batch size, steps of a round, and PyTorch's mode.
+NETWORKS = {
+    "digits_lenet": (64, 100, "eager channels-last"),
+    "resnet20_cifar10": (32, 5, "eager channels-last"),
+    "gpt_tiny": (16, 10, "eager"),
+}
 PEER = "DDP, 2 processes"
 _LEAD_STEPS, _PAUSE_S = 2, 0.3
 
@@ -78,7 +82,9 @@ def own_side(
     return lambda count: json.loads(process.ask(count))
 
 
-def peer_side(open_sides: ExitStack, network: str, batch: int, python: str, processes: int) -> Side:
+def peer_side(
+    open_sides: ExitStack, network: str, batch: int, mode: str, python: str, processes: int
+) -> Side:
     """Start processes of PyTorch's DDP on the same network and return what takes their steps."""
     built = load(find_config(network), (f"data.batch_size={batch // processes}", "threads=1"))
     run = planned(built, True)
@@ -95,7 +101,7 @@ def peer_side(open_sides: ExitStack, network: str, batch: int, python: str, proc
     for worker in workers:
         open_sides.enter_context(worker)
     pool = open_sides.enter_context(ThreadPoolExecutor(processes))
-    fields = {**vars(reference.timed), "mode": "eager"}
+    fields = {**vars(reference.timed), "mode": mode}
     arrays = {
         **prefixed("variables", reference.variables),
         **prefixed("batches", reference.batches),
@@ -113,12 +119,12 @@ def peer_side(open_sides: ExitStack, network: str, batch: int, python: str, proc
 
 def compare(open_sides: ExitStack, network: str, python: str, rounds: int) -> None:
     """Print a line for each side."""
-    batch, count = NETWORKS[network]
+    batch, count, mode = NETWORKS[network]
     sides = {
         "1 rank, 2 threads": own_side(open_sides, network, batch, 1, 2, 1),
         "2 ranks, 2 batch parts": own_side(open_sides, network, batch, 2, 1, 2),
         "2 ranks, 4 batch parts": own_side(open_sides, network, batch, 2, 1, 4),
-        PEER: peer_side(open_sides, network, batch, python, 2),
+        PEER: peer_side(open_sides, network, batch, mode, python, 2),
     }
     names, times = [*sides], {name: list[Sequence[float]]() for name in sides}
     for side in sides.values():
