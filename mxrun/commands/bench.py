@@ -24,7 +24,7 @@ from mxrun.inspection.benchmark_loop import Steps
 from mxrun.inspection.roofline import Roofline, roofline
 from mxrun.options.bench import BenchOptions
 from mxrun.preparation.micro_batches import Planned, planned
-from mxrun.preparation.notes import Notify
+from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.preparation.planning import load
 from mxrun.preparation.prepared import preparing
 from mxrun.runtime.contention import CoreWaits
@@ -190,7 +190,8 @@ def bench(
 
     def measured() -> BenchReport | PartsReport:
         with ending_together(launched):
-            return _bench(options, notify, started_at, launched)
+            is_first = launched is None or launched.rank == 0
+            return _bench(options, notify if is_first else ignore_note, started_at, launched)
 
     return by_first(launched, measured)
 
