@@ -62,8 +62,8 @@ def gradient_buckets(
             tuple(block.name for block in group),
             group[0].offset,
             group[-1].end,
-            min(written[block.name][0] for block in group),
-            max(written[block.name][-1] for block in group),
+            first=min(written[block.name][0] for block in group),
+            ready=max(written[block.name][-1] for block in group),
         )
         for group in _grouped(gradients, nbytes)
     )
