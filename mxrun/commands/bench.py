@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mxrun.base.dataclass import dataclass
 from mxrun.base.device import GPU
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.launcher import launched_ranks
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.config import RunOptions
 from mxrun.config.bundled import find_config
@@ -23,17 +24,19 @@ from mxrun.inspection.benchmark_loop import Steps
 from mxrun.inspection.roofline import Roofline, roofline
 from mxrun.options.bench import BenchOptions
 from mxrun.preparation.micro_batches import Planned, planned
-from mxrun.preparation.notes import Notify
+from mxrun.preparation.notes import Notify, ignore_note
 from mxrun.preparation.planning import load
 from mxrun.preparation.prepared import preparing
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
+from mxrun.runtime.ranks import OneRank, RankGroup
 from mxrun.train.quantiles import quantiles
 
 if TYPE_CHECKING:
     from mxrun.inspection.comparison import PeerResult
     from mxrun.inspection.parts_benchmark import FunctionTime
+    from mxrun.inspection.rank_benchmark import Communication
 
 # Number of profiled steps: enough for an average, and all that a trace shows.
 _PROFILED_STEPS = 50
@@ -61,6 +64,7 @@ class StepsReport:
             "phase": self.options.phase,
             "batch_size": built.batch_size,
             "contexts": built.contexts,
+            "ranks": built.ranks,
             "micro_batches": built.micro_batches,
             "threads": threads,
             "threads_at_once": min(threads, device_kind(built.options.device[0]).cores()),
@@ -79,17 +83,20 @@ class StepsReport:
 class PartsReport(StepsReport):
     """Times of steps on parts of batches, and of the engine's functions in some more of them.
 
-    recorded: those steps and their functions, as events of a trace.
+    recorded: those steps and their functions on all ranks, as events of a trace. communication:
+    between several ranks.
     """
 
     functions: Sequence[FunctionTime]
     recorded: Sequence[Event]
+    communication: Communication | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
         return {
             **super().to_json(),
             "functions": [function.to_json() for function in self.functions],
+            "communication": None if self.communication is None else self.communication.to_json(),
         }
 
     def events(self) -> Iterator[Event]:
@@ -161,17 +168,47 @@ class BenchReport(StepsReport):
         yield from self.calls
 
 
-def bench(options: BenchOptions, notify: Notify, started_at: float) -> BenchReport | PartsReport:
+def bench(
+    options: BenchOptions, notify: Notify, started_at: float
+) -> BenchReport | PartsReport | None:
     """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
     A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
     the steps of a run; training runs on all contexts of the config, in micro-batches if the budget
-    requires them. notify: receives notes about long waits. started_at: start of the program on the
-    monotonic clock. Raises UserError for an invalid config, if the plan does not fit into memory,
-    if none of the requested baselines can be compared, and for baselines beside parts of batches.
+    requires them, and together with the other processes that mpirun has started, of which the first
+    reports and the others return None. notify: receives notes about long waits. started_at: start
+    of the program on the monotonic clock. Raises UserError for an invalid config, if the plan does
+    not fit into memory, if none of the requested baselines can be compared, and for baselines
+    beside parts of batches.
     """
+    if launched_ranks() == 1:
+        return _bench(options, notify, started_at, None)
+    # Imported on demand: one process needs nothing of them.
+    from mxrun.run.together import by_first, ending_together, launched_group
+
+    launched = launched_group()
+
+    def measured() -> BenchReport | PartsReport:
+        with ending_together(launched):
+            is_first = launched is None or launched.rank == 0
+            return _bench(options, notify if is_first else ignore_note, started_at, launched)
+
+    return by_first(launched, measured)
+
+
+def _bench(
+    options: BenchOptions, notify: Notify, started_at: float, launched: RankGroup | None
+) -> BenchReport | PartsReport:
     built = load(find_config(options.config), options.overrides, options.batch)
     training = options.phase == "train"
+    ranks: RankGroup = OneRank()
+    if training and (built.options.is_distributed or launched is not None):
+        from mxrun.run.together import agreed, group_for
+
+        ranks = group_for(built.options, launched) or ranks
+        built = agreed(launched, lambda: built.on_ranks(ranks.size))
+    elif launched is not None:
+        raise UserError(Diagnostic("several processes measure training only", got="--phase infer"))
     if options.against:
         _require_same_device(built.options, options.against)
         if training:
@@ -180,7 +217,7 @@ def bench(options: BenchOptions, notify: Notify, started_at: float) -> BenchRepo
     with preparing(built.options, notify):
         run = planned(built, training, options.threads, notify)
         if run.built.parts > 1:
-            return _measured_in_parts(built, run, options, notify, started_at)
+            return _measured_in_parts(built, run, ranks, options, notify, started_at)
         return _measured(run, options, compare, notify, started_at)
 
 
@@ -206,6 +243,10 @@ def _require_whole_batches(options: RunOptions) -> None:
         problem = "--against compares one device with another: baselines have no contexts"
         place, got = options.place("context"), f"{contexts} contexts"
         change = f"context={kind}:{index}"
+    elif options.parts_of_batch > 1:
+        problem = "--against compares whole batches: baselines have no batch parts"
+        place, got = options.key_place("batch_parts"), str(options.parts_of_batch)
+        change = "kvstore=local batch_parts=1"
     elif options.memory.micro_batches:
         problem = "--against compares whole batches: baselines have no micro-batches"
         place, got = options.place("memory", "micro_batches"), "true"
@@ -217,12 +258,17 @@ def _require_whole_batches(options: RunOptions) -> None:
 
 
 def _measured_in_parts(
-    whole: ModelDefinition, run: Planned, options: BenchOptions, notify: Notify, started_at: float
+    whole: ModelDefinition,
+    run: Planned,
+    ranks: RankGroup,
+    options: BenchOptions,
+    notify: Notify,
+    started_at: float,
 ) -> PartsReport:
     # Imported on demand: without parts it would delay the first step.
     from mxrun.inspection.parts_benchmark import PartsSteps, function_times
 
-    steps = PartsSteps(whole, run.built, run.plan)
+    steps = PartsSteps(whole, run.built, run.plan, ranks)
     steps.run()
     first_step_s = time.monotonic() - started_at
     count = min(options.steps, _PROFILED_STEPS)
@@ -231,6 +277,13 @@ def _measured_in_parts(
     step_s = steps.seconds(options.steps)
     core_wait_share, rss_peak_bytes = waits.share(), peak_rss_bytes()
     profiled, functions = steps.profile(count)
+    recorded, communication = [*profiled, *functions], None
+    if ranks.size > 1:
+        from mxrun.inspection.rank_benchmark import communication_of, gathered, on_tracks
+
+        by_rank = gathered(ranks, recorded)
+        communication = communication_of(by_rank, len(profiled))
+        recorded = on_tracks(by_rank)
     return PartsReport(
         options=options,
         planned=run,
@@ -239,7 +292,8 @@ def _measured_in_parts(
         step_ms=step_s * 1e3,
         core_wait_share=core_wait_share,
         functions=function_times(profiled, functions),
-        recorded=[*profiled, *functions],
+        recorded=recorded,
+        communication=communication,
     )
 
 

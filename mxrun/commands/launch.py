@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
-import sysconfig
-from pathlib import Path
 from types import FrameType
 
-from mxrun.base.child_python import run_code
-from mxrun.base.errors import Diagnostic, Stopped, UserError
+from mxrun.base.errors import Stopped, UserError
+from mxrun.base.launcher import rank_command
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.options.launch import LaunchOptions
@@ -20,7 +17,6 @@ from mxrun.runtime.signals import handled_signals
 from mxrun.train.checkpoint_manager import saved_steps
 
 _DISTRIBUTED = "kvstore=dist_sync"
-_PROGRAM = "import sys; from mxrun.__main__ import main; sys.exit(main())"
 
 
 def launch(options: LaunchOptions, notify: Notify) -> int:
@@ -80,11 +76,13 @@ class _Launch:
     def _attempt(self, ranks: int, words: list[str]) -> int:
         """Train on a number of ranks and return the exit code, 128 and the signal for a signal."""
         options = self._options
-        command = [
-            *(_mpirun(), "-n", str(ranks)),
-            *run_code(_PROGRAM, "train", str(find_config(options.config)), *self._overrides),
-            *(*words, "--runs", str(options.runs), *(["--json"] if options.json else [])),
-        ]
+        command = rank_command(
+            ranks,
+            (
+                *("train", str(find_config(options.config)), *self._overrides, *words),
+                *("--runs", str(options.runs), *(["--json"] if options.json else [])),
+            ),
+        )
         # In a group of its own, a Ctrl-C reaches it only through this process.
         with subprocess.Popen(command, start_new_session=True) as self._process:
             code = self._process.wait()
@@ -104,17 +102,3 @@ class _Launch:
         """Return half as many ranks, unless that is not allowed."""
         fewer = ranks // 2
         return fewer if fewer >= (self._options.min_ranks or ranks) else ranks
-
-
-def _mpirun() -> str:
-    """Return the program that starts ranks: beside Python or on the path; else raise UserError."""
-    beside = Path(sysconfig.get_path("scripts"), "mpirun")
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
-        raise UserError(
-            Diagnostic(
-                "there is no mpirun, which starts several processes",
-                hint="pip install 'mxrun[dist]', or load the MPI of the cluster",
-            )
-        )
-    return found

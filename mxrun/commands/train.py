@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from mxrun.base.dataclass import dataclass
-from mxrun.base.errors import Diagnostic, MxrunError, UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition, build
@@ -37,6 +37,7 @@ from mxrun.run.run import Run
 from mxrun.run.storage_counters import StorageCounters
 from mxrun.run.together import (
     agreed,
+    by_first,
     ending_together,
     group_for,
     launched_group,
@@ -104,19 +105,16 @@ def train(
     before_end: called before a second SIGINT ends the process.
     """
     launched = launched_group()
-    is_first = launched is None or launched.rank == 0
     interruption = Interruption(before_end=before_end)
     request = TrainRequest(options, started_at=started_at, interruption=interruption)
-    try:
+
+    def trained() -> TrainingResult:
         parsed = agreed(
             launched, lambda: parse_config(find_config(options.config), options.overrides)
         )
-        result = train_config(parsed, observer, request)
-    except MxrunError as error:
-        if is_first:
-            raise
-        raise SystemExit(error.exit_code) from None
-    return result if is_first else None
+        return train_config(parsed, observer, request)
+
+    return by_first(launched, trained)
 
 
 def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:

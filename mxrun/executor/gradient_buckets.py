@@ -18,14 +18,16 @@ from mxrun.planner.plan import PhasePlan, Plan
 
 @dataclass(frozen=True)
 class GradientBucket:
-    """Bytes `begin` to `end` of the arena, complete after the first `ready` steps of backward.
+    """Bytes `begin` to `end` of the arena, complete after the first `ready` steps of a phase.
 
-    names: of the pinned tensors in it, all float32.
+    first: number of the step, from 1, that writes to them first; other buckets may be complete
+    between the two. names: of the pinned tensors in it, all float32.
     """
 
     names: tuple[str, ...]
     begin: int
     end: int
+    first: int
     ready: int
 
     @property
@@ -41,18 +43,19 @@ def gradient_buckets(
 
     nbytes: as for `gradient_groups`.
     """
-    ready = _steps_until_written(plan.phases[phase])
+    written = _steps_that_write(plan.phases[phase])
     gradients = [
         block
         for block in plan.pinned
-        if block.memory_class is MemoryClass.GRADIENTS and block.name in ready
+        if block.memory_class is MemoryClass.GRADIENTS and block.name in written
     ]
     return tuple(
         GradientBucket(
             tuple(block.name for block in group),
             group[0].offset,
             group[-1].end,
-            max(ready[block.name] for block in group),
+            first=min(written[block.name][0] for block in group),
+            ready=max(written[block.name][-1] for block in group),
         )
         for group in gradient_groups(gradients, nbytes)
     )
@@ -82,13 +85,13 @@ def pieces_between(buckets: Sequence[GradientBucket], phase: PhasePlan) -> list[
     return [phase.steps[begin:end] for begin, end in pairwise((0, *ends))]
 
 
-def _steps_until_written(phase: PhasePlan) -> dict[str, int]:
-    """Return for each source that a phase writes the number of steps up to its last write."""
+def _steps_that_write(phase: PhasePlan) -> dict[str, list[int]]:
+    """Return for each source that a phase writes the numbers of the steps, from 1, that do."""
     roots = phase.graph.roots()
     names = {value: name for name, value in phase.graph.sources.items()}
-    return {
-        names[roots[value]]: position
-        for position, step in enumerate(phase.steps, 1)
-        for value in step.writes
-        if roots[value] in names
-    }
+    found: dict[str, list[int]] = {}
+    for number, step in enumerate(phase.steps, 1):
+        for value in step.writes:
+            if roots[value] in names:
+                found.setdefault(names[roots[value]], []).append(number)
+    return found

@@ -22,7 +22,7 @@ from mxrun.preparation.prepared import Prepared
 from mxrun.preparation.random_records import synthetic_records
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.profiler import Event
-from mxrun.runtime.ranks import OneRank
+from mxrun.runtime.ranks import RankGroup
 from mxrun.train.agreement import Agreement
 from mxrun.train.data_parallel import DataParallel, SingleContext, StepRunner
 from mxrun.train.measure import Phase
@@ -56,8 +56,12 @@ class PartsSteps:
     A step uses the config's learning rate without its schedule, and the optimizer's corrections.
     """
 
-    def __init__(self, whole: ModelDefinition, built: ModelDefinition, plan: Plan) -> None:
-        """`whole`: the run with undivided batches. `built`, `plan`: for a part."""
+    def __init__(
+        self, whole: ModelDefinition, built: ModelDefinition, plan: Plan, ranks: RankGroup
+    ) -> None:
+        """`whole`: the run with undivided batches. `built`, `plan`: for a part. ranks: processes
+        that take the steps together.
+        """
         prepared = Prepared.of(built, plan)
         group = prepared.group
         self._iterator = open_iterator(
@@ -67,6 +71,8 @@ class PartsSteps:
             seed=built.options.seed,
             loops=group.executors[0].device.host_loop,
             parts=built.parts,
+            rank=ranks.rank,
+            ranks=ranks.size,
         )
         training, losses = built.training, built.model.measured
         partial = (ACCUMULATE,)
@@ -83,7 +89,7 @@ class PartsSteps:
             # Imported on demand: other runs need nothing of the stores.
             from mxrun.train.batch_parts import BatchParts
 
-            self._runner = BatchParts(self._engine, first, group, Agreement(OneRank(), {}))
+            self._runner = BatchParts(self._engine, first, group, Agreement(ranks, {}))
         elif others:
             self._runner = DataParallel(self._engine, self._replicas, group)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.registry import Registry
-from mxrun.kvstore.distributed import DeviceRankExchange, RankExchange
+from mxrun.kvstore.distributed import DeviceRankExchange, RankExchange, end_all_on_exception
 from mxrun.kvstore.exchange import GradientExchange, borrowed_array
 from mxrun.kvstore.local import DeviceExchange, LocalExchange
 from mxrun.kvstore.store import KVStore
@@ -28,7 +28,8 @@ def create(name: str = "local") -> KVStore:
 
     `local` adds the values of several devices, `device` on the devices themselves; `dist_sync` and
     `dist_device_sync` then add those of all processes that mpirun has started, which must make the
-    same calls in the same order. Raises UserError for another name.
+    same calls in the same order. An exception that ends one of these ends all. Raises UserError for
+    another name.
     """
     if not isinstance(name, str):
         expected, got = "the name of a kind of store", type(name).__name__
@@ -36,4 +37,7 @@ def create(name: str = "local") -> KVStore:
     kind = name.lower()
     if kind == ASYNCHRONOUS:
         raise UserError(Diagnostic(WHY_NOT_ASYNCHRONOUS, hint="dist_sync updates once a step"))
-    return KVStore(EXCHANGES.get(kind)())
+    exchange = EXCHANGES.get(kind)()
+    if isinstance(exchange, RankExchange):
+        end_all_on_exception()
+    return KVStore(exchange)

@@ -59,6 +59,10 @@ class GradientExchange(ABC):
         """Number of processes that push."""
         return self.ranks.size
 
+    def barrier(self) -> None:
+        """Wait until every process has called this."""
+        self.ranks.barrier()
+
     @abstractmethod
     def init(self, key: Key, value: NDArray) -> None:
         """Set a key's stored array to a copy of its initial value."""

@@ -43,12 +43,18 @@ class LocalExchange(GradientExchange):
         if len(arrays) == 1 and arrays[0].context == home:
             return arrays[0]
         total = new_array(arrays[0], home)
-        push_sum(arrays, total, f"kvstore push {key}", priority)
+        self._push_sum(arrays, total, f"kvstore push {key}", priority)
         return total
 
     def _replace(self, key: Key, arrays: Sequence[NDArray], priority: int) -> None:
         self._home(key, arrays)
-        push_sum(arrays, self.stored[key], f"kvstore push {key}", priority)
+        self._push_sum(arrays, self.stored[key], f"kvstore push {key}", priority)
+
+    def _push_sum(
+        self, arrays: Sequence[NDArray], total: NDArray, name: str, priority: int
+    ) -> None:
+        """Push the sum of the arrays of all devices."""
+        push_sum(arrays, total, name, priority)
 
     def _home(self, key: Key, arrays: Sequence[NDArray]) -> Context:
         """Return the context of a key's stored array; `arrays` are pushed to it."""

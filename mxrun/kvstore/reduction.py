@@ -40,6 +40,17 @@ def push_sum(terms: Sequence[NDArray], total: NDArray, name: str, priority: int)
     _push(run, near, total, name, priority)
 
 
+def push_tree_sum(terms: Sequence[NDArray], total: NDArray, name: str, priority: int) -> None:
+    """Push the sum of arrays in the order of `fold_tree` into another one."""
+    branches = list(terms)
+    if len(terms) > 2:
+        middle = 1 << ((len(terms) - 1).bit_length() - 1)
+        branches = [new_array(total, total.context) for _ in range(2)]
+        push_tree_sum(terms[:middle], branches[0], name, priority)
+        push_tree_sum(terms[middle:], branches[1], name, priority)
+    push_sum(branches, total, name, priority)
+
+
 def sum_everywhere(
     arrays: Sequence[NDArray], home: NDArray, name: str, priority: int
 ) -> EngineOperator:

@@ -58,8 +58,8 @@ class KVStore:
         return self._exchange.size
 
     def barrier(self) -> None:
-        """Wait until every worker has called this."""
-        self._exchange.ranks.barrier()
+        """Wait until every worker has called this, and for the values pushed before."""
+        self._exchange.barrier()
 
     def is_capable(self, capability: str) -> bool:
         """Return whether the store has a capability; the only known one is `optimizer`.
@@ -143,7 +143,7 @@ class KVStore:
         )
 
     def set_gradient_compression(self, compression_params: object) -> None:
-        """Raise UserError: gradients do not leave the machine."""
+        """Raise UserError: gradients are added in full precision."""
         problem = f"the store {self.type!r} has no gradient compression"
         raise UserError(Diagnostic(problem, hint="gradients are added in full precision"))
 
@@ -166,10 +166,17 @@ class KVStore:
     ) -> None:
         """Write the optimizer's states to a safetensors file, atomically.
 
+        All workers have the same states: the first one writes them, and the others wait for it.
+
         dump_optimizer: whether the optimizer's own settings are written too. Raises UserError
         without an optimizer, or if the file cannot be written.
         """
-        write_bytes(Path(fname), self._optimizer_updater("save").get_states(dump_optimizer))
+        states = self._optimizer_updater("save").get_states(dump_optimizer)
+        try:
+            if self.rank == 0:
+                write_bytes(Path(fname), states)
+        finally:
+            self.barrier()
 
     def load_optimizer_states(self, fname: str | PathLike[str]) -> None:
         """Read the states that `save_optimizer_states` has written.

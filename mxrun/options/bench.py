@@ -37,6 +37,9 @@ class BenchOptions:
     phase: Annotated[Literal["train", "infer"], Option("Measure training or inference.")] = "train"
     batch: Batch = None
     threads: Threads = None
+    ranks: Annotated[
+        int, Option("Measure training in N processes, which mpirun starts.", "N", minimum=1)
+    ] = 1
     steps: Annotated[int, Option("Number of timed steps.", "N", minimum=1)] = 100
     warmup: Annotated[int, Option("Warm-up steps after the first.", "N", minimum=0)] = 10
     trace: Annotated[

@@ -26,7 +26,8 @@ def bench_tables(report: Report) -> list[Table | Text]:
     """
     if "functions" in report:
         advice = contention_lines(report["mxrun"], report["threads"], "--threads {}")
-        return [_steps_table(report), *advice, _functions_table(report)]
+        messages = _communication_lines(report["communication"])
+        return [_steps_table(report), *advice, *messages, _functions_table(report)]
     roofline, steps = report["roofline"], report["profile"]["steps"]
     without_floors = f"operators, the mean of {steps} steps"
     return [
@@ -94,7 +95,7 @@ def _steps_table(report: Report) -> Table:
     table.add_column("what")
     table.add_column("value", justify="right")
     table.add_row("batch", f"{report['batch_size']:,}")
-    for label in ("contexts", "micro-batches"):
+    for label in ("ranks", "contexts", "micro-batches"):
         if (parts := report[label.replace("-", "_")]) > 1:
             table.add_row(label, str(parts))
     threads, at_once = report["threads"], report["threads_at_once"]
@@ -110,6 +111,14 @@ def _steps_table(report: Report) -> Table:
     table.add_row("time to first step", f"{figures['first_step_s']:.2f} s")
     table.add_row("peak memory", bytes_text(figures["rss_peak_bytes"]))
     return table
+
+
+def _communication_lines(communication: Mapping[str, float] | None) -> list[Text]:
+    """Return the line about messages between ranks, if there are several."""
+    if communication is None:
+        return []
+    time, share = milliseconds_text(communication["ms"]), communication["hidden_share"]
+    return [Text(f"messages between ranks: {time} ms a step, {share:.0%} of it while computing")]
 
 
 def _functions_table(report: Report) -> Table:

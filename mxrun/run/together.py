@@ -83,6 +83,21 @@ def agreed(ranks: RankGroup | None, function: Callable[[], _Result]) -> _Result:
     raise UserError(f"rank {rank}: {texts[rank]}")
 
 
+def by_first(launched: RankGroup | None, function: Callable[[], _Result]) -> _Result | None:
+    """Return the result of a function that every rank calls, on the first, and None on the others.
+
+    Where these raise an MxrunError they end with its exit code: the first one reports it.
+    """
+    is_first = launched is None or launched.rank == 0
+    try:
+        found = function()
+    except MxrunError as error:
+        if is_first:
+            raise
+        raise SystemExit(error.exit_code) from None
+    return found if is_first else None
+
+
 @contextmanager
 def ending_together(ranks: RankGroup | None) -> Iterator[None]:
     """Context manager that ends all ranks on an error that the others do not know of."""

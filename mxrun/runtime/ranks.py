@@ -16,6 +16,8 @@ from mxrun.base.errors import InternalError
 from mxrun.base.slices import slice_bounds
 
 Array = NDArray[Any]
+BETWEEN_RANKS = " between ranks"
+"""End of the names of operations that send messages."""
 
 
 class RankGroup(ABC):

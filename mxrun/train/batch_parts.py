@@ -18,6 +18,7 @@ from mxrun.kvstore import EXCHANGES, RankExchange, borrowed_array
 from mxrun.kvstore.reduction import fold
 from mxrun.runtime.engine.interface import Engine, EngineOperator, Pool, Variable
 from mxrun.runtime.engine.wait import wait_for
+from mxrun.runtime.ranks import BETWEEN_RANKS
 from mxrun.train.agreement import Agreement, PartSums
 from mxrun.train.data_parallel import ContextGroup, LoadArguments, StepRunner, piece_ends
 from mxrun.train.host_arrays import HostArrays, pinned
@@ -298,21 +299,27 @@ class BatchParts(StepRunner):
             replica.counted = self._agreement.counted
 
         changed = [self._measured, *self._wires]
-        return self._operator(agree, "agree", [self._batch], changed, Pool.COMMUNICATION)
+        name = f"agree{BETWEEN_RANKS}"
+        return self._operator(agree, name, [self._batch], changed, Pool.COMMUNICATION)
 
     def _pieces(self, gradients: Sequence[Variable]) -> list[EngineOperator]:
-        """Return the operators of the training program, each of which completes buckets."""
-        found = []
+        """Return the operators of the training program, which change the buckets they write to.
+
+        One may write to buckets that a later one completes: not before these are added to those of
+        the part before.
+        """
+        found, begin = [], 0
         pieces = piece_ends(self._executor, self._group.buckets)
         for position, (piece, end) in enumerate(pieces, 1):
-            complete = [
+            written = [
                 variable
                 for variable, bucket in zip(gradients, self._group.buckets, strict=True)
-                if bucket.ready == end
+                if bucket.first <= end and bucket.ready > begin
             ]
+            begin = end
             name = TRAIN if len(pieces) == 1 else f"{TRAIN} {position} of {len(pieces)}"
             run = partial(self._if_loaded, piece)
-            found.append(self._operator(run, name, [self._batch], [self._arena, *complete]))
+            found.append(self._operator(run, name, [self._batch], [self._arena, *written]))
         return found
 
     def _exchanges(

@@ -11,6 +11,7 @@ import pytest
 from bundled_runs import BUNDLED
 from commands import mxrun, refused, result, succeeded
 from layer_configs import classifier, config_text
+from rank_jobs import MPIRUN
 
 from mxrun.commands.bench import bench
 from mxrun.config.bundled import find_config
@@ -160,6 +161,32 @@ def test_the_trace_holds_every_profiled_call(tmp_path: Path) -> None:
     for step in steps:
         inside = [c for c in calls if step["ts"] <= c["ts"] < step["ts"] + step["dur"]]
         assert len(inside) == len(calls) / 4
+
+
+@pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun beside Python: pip install mpich")
+def test_K5_ranks_are_timed_with_their_messages_and_traced_together(tmp_path: Path) -> None:
+    words = ("digits_lenet", "--ranks", "2", "--trace", "ranks.json", *FEW)
+    report = result("bench", *words, cwd=tmp_path)
+    assert (report["ranks"], report["batch_size"], report["threads"]) == (2, 64, 1)
+    functions = {row["name"]: row for row in report["functions"]}
+    # Two of the four batch parts.
+    assert functions["load"]["calls"] == functions["train"]["calls"] == 2
+    assert functions["sum bucket 1 between ranks"]["calls"] == 1
+    assert functions["sum bucket 1 between ranks"]["end_ms"] <= functions["update"]["end_ms"]
+    assert report["communication"]["ms"] > 0
+    assert 0 <= report["communication"]["hidden_share"] <= 1
+    events = json.loads((tmp_path / "ranks.json").read_text())["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    sums = [event for event in events if event["name"] == "sum bucket 1 between ranks"]
+    # No rank ends a sum before the other has begun it.
+    for rank in range(2):
+        own = [event for event in sums if names[event["tid"]].startswith(f"rank {rank}, ")]
+        others = [event for event in sums if event not in own]
+        assert len(own) == 4
+        for one, other in zip(own, others, strict=True):
+            assert one["ts"] + one["dur"] > other["ts"]
+    infer = refused("bench", *words, "--phase", "infer", cwd=tmp_path)
+    assert "several processes measure training only" in infer
 
 
 def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:

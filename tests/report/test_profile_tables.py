@@ -99,6 +99,7 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
         "phase": "train",
         "batch_size": 64,
         "contexts": 1,
+        "ranks": 1,
         "micro_batches": 1,
         "threads": 8,
         "threads_at_once": 2,
@@ -149,6 +150,7 @@ def test_bench_on_several_contexts_says_when_the_functions_of_a_step_run() -> No
         "phase": "train",
         "batch_size": 64,
         "contexts": 2,
+        "ranks": 1,
         "micro_batches": 1,
         "threads": 1,
         "threads_at_once": 1,
@@ -161,6 +163,7 @@ def test_bench_on_several_contexts_says_when_the_functions_of_a_step_run() -> No
             "core_wait_share": None,
         },
         "functions": [row | {"end_ms": 0.75}],
+        "communication": {"ms": 0.25, "hidden_share": 0.375},
     }
     lines = printed(*bench_tables(report)).splitlines()
     assert any(line.split() == ["contexts", "2"] for line in lines)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,12 @@ from divided_runs import NET, assert_same_bits, learned, trained
 from memory_reports import memory_of
 from training import metrics, newest, run_training, run_with_notes
 
+from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
+from mxrun.config.bundled import find_config
+from mxrun.runtime.engine.default import engine
+from mxrun.runtime.engine.interface import Pool
+from mxrun.runtime.profiler import Event
 
 PARTS = "batch_parts=4"
 SLICED = ("kvstore=dist_sync", "shard=states")
@@ -59,6 +67,38 @@ def test_F4_threads_and_engines_change_no_bit_of_batch_parts() -> None:
         found = trained(name, *words, other, config="bn.yaml")
         assert_same_bits(newest("one"), found)
         assert metrics(name) == metrics("one")
+
+
+@contextmanager
+def late_sums() -> Iterator[None]:
+    """Occupy the worker that adds gradients whenever it has added those of the first bucket."""
+
+    def occupy(event: Event) -> None:
+        if event.name == "add bucket 1":
+            engine().push_sync(
+                lambda _: time.sleep(0.1),
+                context=cpu(0),
+                pool=Pool.COMMUNICATION,
+                priority=1000,
+                name="occupied",
+            )
+
+    engine().record(occupy)
+    try:
+        yield
+    finally:
+        engine().record(None)
+        engine().wait_for_all()
+
+
+def test_F4_gradients_that_are_added_late_are_those_of_their_part() -> None:
+    """Some steps of this network write to a bucket before others complete."""
+    config = str(find_config("resnet20_cifar10"))
+    length = ("train.epochs=null", "train.max_steps=4", "data.batch_size=8", "threads=1", PARTS)
+    run_training(*length, "name=prompt", config=config)
+    with late_sums():
+        run_training(*length, "name=late", config=config)
+    assert_same_bits(newest("prompt"), newest("late"))
 
 
 def test_each_part_is_normalised_apart() -> None:

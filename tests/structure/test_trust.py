@@ -25,6 +25,7 @@ DOORS = {
         "mxrun.peers.process",
         "mxrun.runtime.child_processes",
     },
+    "os.execv": {"mxrun.base.launcher"},
     "subprocess.run": {"mxrun.peers.baseline"},
     "library.load_plugin": {"mxrun.preparation.plugins"},
     "library.load_unchanged": {"mxrun.run.transform_process"},
@@ -35,7 +36,6 @@ DOORS = {
 FORBIDDEN = {
     "os.system",
     "os.popen",
-    "os.execv",
     "os.execve",
     "os.execvp",
     "os.posix_spawn",
