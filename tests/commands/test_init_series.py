@@ -100,6 +100,32 @@ def test_what_is_no_series_stays_a_table() -> None:
         surveyed(kind="series")
 
 
+def test_what_resembles_a_series_is_said() -> None:
+    def doubt() -> str:
+        result = surveyed()
+        assert result.survey.dataset == "csv"
+        return result.survey.doubts[-1]
+
+    backwards = {"time": hours(100)[::-1], "load": wave(100)}
+    write_table("load.csv", backwards)
+    assert doubt().endswith("not in order of 'time'; `--as series` sorts them")
+    # An hour comes twice when summer time ends.
+    write_table("load.csv", {"time": [*hours(60), *hours(60, 59)], "load": wave(120)})
+    assert doubt().endswith("load.csv:62:1: a series has this time stamp twice: load.csv:61:1")
+
+
+def test_gaps_are_filled_where_hardly_a_window_is_without() -> None:
+    load = [None if at % 20 == 7 else each for at, each in enumerate(wave(400, 24))]
+    write_table("load.csv", {"time": hours(400), "load": load})
+    result = surveyed()
+    assert written(result, "gaps") == "previous"
+    assert any("`gaps: skip`" in each for each in result.survey.doubts)
+    run_training("train.epochs=1", config="load.yaml")
+    # A key that only series have makes it one.
+    with pytest.raises(UserError, match="the split train has no window"):
+        surveyed(settings=("gaps=skip",))
+
+
 def test_one_column_is_a_series_if_it_shall_be() -> None:
     write_table("load.csv", {"load": wave(300)})
     result = surveyed(kind="series", settings=("season=12",))
