@@ -397,11 +397,11 @@ def _doubts(choice: _Choice, steps: SeriesSteps, options: SeriesOptions) -> Iter
     if choice.past:
         named = listed([str(each.label) for each in choice.past])
         yield (
-            f"{listed([*map(str, choice.past)])} is read up to the forecast; `known: [{named}]` in "
+            f"{listed([*map(str, choice.past)])}: read up to the forecast; `known: [{named}]` in "
             "place of `past` if future values are known"
         )
     if choice.known:
         yield (
-            f"{listed([*map(str, choice.known)])} is known of the future, as it goes on after the "
-            "last target; `past` in place of `known` reads it up to the forecast"
+            f"{listed([*map(str, choice.known)])}: known of the future, as rows after the last "
+            "target have it; `past` in place of `known` reads it up to the forecast"
         )

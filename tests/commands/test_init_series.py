@@ -66,7 +66,7 @@ def test_rows_after_the_last_target_tell_what_is_known() -> None:
     write_table("load.csv", {"time": hours(324), "load": load, "warm": wave(324, 24)})
     result = surveyed(label="load")
     assert written(result, "known") == ["warm"]
-    assert any("is known of the future" in each for each in result.survey.doubts)
+    assert any("known of the future" in each for each in result.survey.doubts)
 
 
 def test_several_series_are_told_apart_by_a_column() -> None:
