@@ -276,18 +276,19 @@ def _survey_table(source: str, options: InitOptions) -> DataSurvey:
     is_required = may_be_series and not settings.keys() <= of_table.model_fields.keys()
     is_required |= options.kind == "series"
     read: tuple[TableOutline, tuple[str, ...]] | None = None
-    found: DataSurvey | str = ""
+    why = ""
     if is_required or may_be_series:
         series = with_settings(SeriesOptions(path=source), settings)
         read = _outline(source, series, 1 if is_required else 2)
         found = survey_series(source, read, options.label, series, is_required)
         if isinstance(found, DataSurvey):
             return found
+        why = found
     given = with_settings(of_table(**{PATH: source}), settings)
     assert isinstance(given, TableFile)
     read = read or _outline(source, given)
     survey = survey_table(source, read, options.label, options.task, given)
-    return replace(survey, doubts=(*survey.doubts, found)) if found else survey
+    return replace(survey, doubts=(*survey.doubts, why)) if why else survey
 
 
 def _outline(source: str, given: TableFile, least: int = 2) -> tuple[TableOutline, tuple[str, ...]]:

@@ -259,12 +259,13 @@ def _survey(
     given: SeriesOptions,
 ) -> DataSurvey:
     """Return the survey of a series whose columns are chosen."""
-    _choose_others(choice)
+    _choose_others(choice, given)
     longest = int(np.diff(steps.bounds()).max())
     sizes = _sizes(steps.clock, longest)
     needed = sizes.window + sizes.horizon
     more: dict[str, object] = {"window": sizes.window, "horizon": sizes.horizon}
-    more |= {"season": sizes.season} if sizes.season else {}
+    if sizes.season and sizes.season <= (given.window or sizes.window):
+        more["season"] = sizes.season
     more |= {"calendar": list(sizes.calendar)} if sizes.calendar else {}
     more |= {"look_back": True} if 0.1 * longest < 2 * needed else {}
     options = _all_options(source, choice, given, more)
@@ -275,6 +276,7 @@ def _survey(
             raise
         options = _all_options(source, choice, given, {**more, "gaps": "previous"})
         windows = _windows(options)
+    notes = [each.notes for each in windows.values()]
     train = windows[TRAIN].series
     assert train is not None
     encoding = train.learn()
@@ -291,7 +293,7 @@ def _survey(
         future_shape=fields["future"].spec.shape if "future" in fields else (),
         comments=_comments(steps.clock, sizes),
         facts=tuple(_facts(choice, steps)),
-        warnings=tuple(dict.fromkeys(chain(choice.outline.notes, windows[TRAIN].notes))),
+        warnings=tuple(dict.fromkeys(chain(choice.outline.notes, *notes))),
         left_out=tuple(choice.left_out),
         doubts=(*decided, *_doubts(choice, steps, options)),
     )
@@ -301,12 +303,13 @@ def _windows(options: SeriesOptions) -> dict[str, Dataset]:
     return {part: series_dataset(SERIES, options, part, {}) for part in (TRAIN, VALIDATION)}
 
 
-def _choose_others(choice: _Choice) -> None:
+def _choose_others(choice: _Choice, given: SeriesOptions) -> None:
     """Choose further columns to read: numbers and categories, known ones if the targets end
-    earlier.
+    earlier. Those that are given stay what they are.
     """
     outline = choice.outline
-    taken = [choice.time, choice.series, *choice.targets]
+    named = named_columns(outline, [*map(str, (*given.past, *given.known))], "past, known")
+    taken = [choice.time, choice.series, *choice.targets, *named]
     ended = [each.numbers for each in choice.targets if np.isnan(each.numbers[-1])]
     for column in outline.columns:
         if column in taken:
@@ -397,8 +400,8 @@ def _doubts(choice: _Choice, steps: SeriesSteps, options: SeriesOptions) -> Iter
     if choice.past:
         named = listed([str(each.label) for each in choice.past])
         yield (
-            f"{listed([*map(str, choice.past)])}: read up to the forecast; `known: [{named}]` in "
-            "place of `past` if future values are known"
+            f"{listed([*map(str, choice.past)])}: read up to the forecast; `known=[{named}]` "
+            "behind the file says that future values are known"
         )
     if choice.known:
         yield (

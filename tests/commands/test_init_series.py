@@ -46,7 +46,7 @@ def test_a_table_with_hours_in_order_is_a_series() -> None:
     (as_series, target, past) = result.survey.doubts
     assert as_series.endswith("`--as table` reads its rows as records")
     assert "`--label COLUMN`" in target
-    assert "`known: [warm]`" in past
+    assert "`known=[warm]` behind the file" in past
     summary = run_training("train.epochs=1", config="load.yaml")
     assert summary["steps"] > 0
     head = evaluate(EvaluateOptions(run=Path("runs/load"))).run().heads[0]
@@ -59,6 +59,9 @@ def test_a_table_with_hours_in_order_is_a_series() -> None:
     assert surveyed(task="regression").survey.dataset == "csv"
     assert written(surveyed(label="warm"), "target") == "warm"
     assert written(surveyed(label="warm,load"), "target") == ["warm", "load"]
+    known = surveyed(settings=("known=[warm]",))
+    assert (written(known, "known"), written(known, "past")) == (["warm"], None)
+    assert written(surveyed(settings=("window=12",)), "season") is None
 
 
 def test_rows_after_the_last_target_tell_what_is_known() -> None:
@@ -75,6 +78,10 @@ def test_several_series_are_told_apart_by_a_column() -> None:
     result = surveyed()
     assert (written(result, "series"), written(result, "target")) == ("place", "load")
     assert "3 series, named in 'place': a 100, b 100, c 100" in result.survey.facts
+    # A series that ends early is not evaluated.
+    Path("load.csv").write_text("\n".join(Path("load.csv").read_text().splitlines()[:-40]) + "\n")
+    (note,) = surveyed().survey.warnings
+    assert note.startswith("validation: 1 of 3 series have no window")
 
 
 def test_german_days_are_read() -> None:
