@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from mxrun import library
-from mxrun.api.arguments import Layout, Records, records
+from mxrun.api.arguments import Layout, Records, count, records
 from mxrun.api.results import Prediction
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.limits import MAX_GENERATED
 from mxrun.base.recently_used import RecentlyUsed
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.infer import record_source
@@ -60,6 +61,7 @@ class Predictor:
         model = self._model
         encoding = model.checkpoint.manifest.encoding
         if isinstance(encoding, SeriesEncoding):
+            steps = steps if steps is None else count("steps", steps, 1, MAX_GENERATED)
             with library.plugin_errors():
                 return self._forecast(data, encoding, steps)
         if steps is not None:

@@ -11,14 +11,16 @@ def init(options: InitOptions) -> None:
     """Look at data and write a config that trains on it.
 
     Images are in a folder for each class, or in train and val (or test) with these folders. A table
-    has one record a row. Network, image size, batch size and epochs follow from the data; comments
-    in the config say why, and what to change. The same data gives the same config.
+    has one record a row, or is a series if its rows are in order of time. Network, image size,
+    batch size and epochs follow from the data; comments in the config say why, and what to change.
+    The same data gives the same config.
 
     \b
     Examples:
       mxrun init photos
       mxrun init measurements.csv --label species
       mxrun init export.csv decimal=, encoding=cp1252
+      mxrun init load.csv --as series season=24
       mxrun init messages.tsv --as text
       mxrun init book.txt
       mxrun init digits --to try.yaml

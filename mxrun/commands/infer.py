@@ -52,8 +52,9 @@ def forecast(
     notify: Notify = ignore_note,
 ) -> Forecasts:
     """Predict the steps after those of a table; a horizon, or as many as the options say."""
-    if options.outputs:
-        problem = "--outputs cannot be combined with a forecast"
+    of_records = {"outputs": options.outputs, "top": options.top, "classes": options.classes}
+    if given := [f"--{name}" for name, value in of_records.items() if value is not None]:
+        problem = f"{', '.join(given)} cannot be combined with a forecast"
         raise UserError(Diagnostic(problem, hint="--split reads windows of the run's data"))
     view = outlook(steps, encoding, series_options(trained.built), options.steps)
 

@@ -270,20 +270,25 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
 
 def _survey_table(source: str, options: InitOptions) -> DataSurvey:
     settings = given_settings(options.settings)
-    is_required = options.kind == "series"
+    of_table, of_series = DATASETS.get(TABLE).options, SeriesOptions
     may_be_series = options.kind is None and options.task is None
-    may_be_series &= settings.keys() <= SeriesOptions.model_fields.keys()
+    may_be_series &= settings.keys() <= of_series.model_fields.keys()
+    is_required = may_be_series and not settings.keys() <= of_table.model_fields.keys()
+    is_required |= options.kind == "series"
     read: tuple[TableOutline, tuple[str, ...]] | None = None
+    why = ""
     if is_required or may_be_series:
         series = with_settings(SeriesOptions(path=source), settings)
         read = _outline(source, series, 1 if is_required else 2)
         found = survey_series(source, read, options.label, series, is_required)
-        if found is not None:
+        if isinstance(found, DataSurvey):
             return found
-    given = with_settings(DATASETS.get(TABLE).options(**{PATH: source}), settings)
+        why = found
+    given = with_settings(of_table(**{PATH: source}), settings)
     assert isinstance(given, TableFile)
     read = read or _outline(source, given)
-    return survey_table(source, read, options.label, options.task, given)
+    survey = survey_table(source, read, options.label, options.task, given)
+    return replace(survey, doubts=(*survey.doubts, why)) if why else survey
 
 
 def _outline(source: str, given: TableFile, least: int = 2) -> tuple[TableOutline, tuple[str, ...]]:

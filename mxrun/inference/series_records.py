@@ -15,6 +15,7 @@ from mxrun.base.near_names import listed, nearest
 from mxrun.frontend import ModelDefinition
 from mxrun.inference.data_part import DataPart
 from mxrun.inference.file_settings import given_settings, with_settings
+from mxrun.inference.records import STANDARD_INPUT, standard_input
 from mxrun.io.series.dataset import SeriesOptions, read_steps
 from mxrun.io.series.encoding import SeriesEncoding
 from mxrun.io.series.steps import SeriesSteps
@@ -31,6 +32,8 @@ def series_options(built: ModelDefinition) -> SeriesOptions:
 def read_history(built: ModelDefinition, encoding: SeriesEncoding, part: DataPart) -> SeriesSteps:
     """Return the steps in files, which are read as those of training."""
     options = with_settings(series_options(built), given_settings(part.settings))
+    if part.files == (STANDARD_INPUT,):
+        return read_steps(options, encoding.clock, standard_input())
     return read_steps(options.model_copy(update={"path": part.files}), encoding.clock)
 
 

@@ -173,6 +173,7 @@ class InferOptions:
             "split": self.split,
             "top": self.top,
             "classes": self.classes,
+            "steps": self.steps,
         }
         of_records |= {"outputs": self.outputs, "output": self.output, "to": self.to}
         given = [*self.inputs[:1], *_given(of_records)]

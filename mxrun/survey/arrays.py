@@ -110,7 +110,14 @@ def survey_archive(source: str, label: str | None = None) -> DataSurvey:
     except UserError as error:
         raise UserError([*error.diagnostics, *others]) from error
     survey = _survey_arrays(source, path, arrays, names)
-    return replace(survey, left_out=tuple(f"{each.problem} ({each.got})" for each in others))
+    left_out = [f"{each.problem} ({each.got})" for each in others]
+    test = survey.evaluation.options.get("arrays", {})
+    assert isinstance(test, Mapping)
+    free = [each for each in arrays if each not in (*names.values(), *test.values())]
+    if free:
+        why = f"the network has one input, which reads {names['data']}"
+        left_out.append(f"{listed(free)}: {why}; `arrays: {{data: NAME}}` reads another array")
+    return replace(survey, left_out=tuple(left_out))
 
 
 def _survey_arrays(source: str, path: Path, arrays: Arrays, names: Mapping[str, str]) -> DataSurvey:

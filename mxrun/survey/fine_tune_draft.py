@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import Shape
 from mxrun.config.dump import flow
 from mxrun.frontend import ModelDefinition
 from mxrun.preparation.weight_tables import WeightTable
@@ -21,6 +22,9 @@ from mxrun.survey.config_draft import (
 from mxrun.survey.survey import DataSurvey
 
 _CLASSIFIER = "FullyConnected"
+# Transforms that bring images of any size to one, and those that do so with images large enough.
+_RESIZING = frozenset(("resize", "random_resized_crop"))
+_CROPPING = frozenset(("random_crop", "center_crop"))
 _BATCHES = ((100, 8), (1000, 16))
 _LARGEST_BATCH = 32
 # Factor of the rate of all layers but the new head. Of a ResNet-20 on 12, 40 and 150 drawn images a
@@ -82,7 +86,7 @@ def draft_fine_tuning(
         f"    change: {{{head}: {{num_hidden: {len(survey.classes)}}}}}  # one for each class",
         '  variables:  # the layers that know images change less; "*": {frozen: true} keeps them',
         f'    {{"*": {{lr_mult: {_RATE}{_thawed(pretrained)}}}, "{head}_*": {{}}}}',
-        *data_lines(survey, list(_transform_lines(pretrained, "train")), batch),
+        *data_lines(survey, list(_transform_lines(pretrained, survey, "train")), batch),
         *_evaluation_lines(pretrained, survey),
         *([] if survey.evaluation.split is not None else ["    split: null"]),
         "train:",
@@ -94,7 +98,7 @@ def draft_fine_tuning(
         f"  schedule: {{cosine: {{warmup_steps: {min(100, steps * epochs // 10)}}}}}",
         *measured_lines(survey),
     ]
-    shape = next(iter(pretrained.built.model.records.values())).shape
+    shape = _shape(pretrained)
     choices = [
         f"{pretrained.extends} for images of {'x'.join(map(str, shape))}, with a new layer "
         f"{head}; the others have {_RATE} of its rate",
@@ -117,7 +121,7 @@ def _evaluation_lines(pretrained: PretrainedNetwork, survey: DataSurvey) -> Iter
     for key in () if section is None else section.options:
         if key not in survey.evaluation.options:
             yield f"    {key}: {flow(survey.options.get(key))}"
-    lines = [*_transform_lines(pretrained, "eval")]
+    lines = [*_transform_lines(pretrained, survey, "eval")]
     yield from ("    transforms:", *lines) if lines else ()
 
 
@@ -158,12 +162,32 @@ def _normalisation(table: WeightTable) -> tuple[list[float], list[float]]:
     return mean, std
 
 
-def _transform_lines(pretrained: PretrainedNetwork, role: str) -> Iterator[str]:
-    """Yield the transforms of the extended config with the normalisation of the weights."""
+def _transform_lines(pretrained: PretrainedNetwork, survey: DataSurvey, role: str) -> Iterator[str]:
+    """Yield the transforms of the extended config with the normalisation of the weights.
+
+    Images of other sizes than the network reads are brought to its own first, unless the config
+    does so.
+    """
     section = getattr(pretrained.built.options.data, role)
-    for choice in (section and section.transforms) or ():
+    choices = (section and section.transforms) or ()
+    kinds = {choice.kind for choice in choices}
+    height, width = _shape(pretrained)[-2:]
+    is_fitting = survey.sizes is None or survey.sizes.least == survey.sizes.greatest == (
+        height,
+        width,
+    )
+    if not is_fitting and not kinds & _RESIZING and (kinds or role == "train"):
+        yield f"      - resize: {{size: {max(height, width)}}}  # the shorter side; the ratio stays"
+        if not kinds & _CROPPING:
+            yield f"      - center_crop: {{size: [{height}, {width}]}}"
+    for choice in choices:
         parameters: Mapping[str, object] = {k: v.plain() for k, v in choice.parameters.items()}
         if choice.kind == "normalize" and pretrained.table is not None:
             mean, std = _normalisation(pretrained.table)
             parameters = {"mean": mean, "std": std}
         yield f"      - {flow({choice.kind: parameters} if parameters else choice.kind)}"
+
+
+def _shape(pretrained: PretrainedNetwork) -> Shape:
+    """Return the shape of an image that the network reads."""
+    return next(iter(pretrained.built.model.records.values())).shape

@@ -12,6 +12,7 @@ import numpy as np
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, listed
+from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.series.clock import Clock
 from mxrun.io.series.dataset import (
     TRAIN,
@@ -20,7 +21,7 @@ from mxrun.io.series.dataset import (
     read_steps,
     series_dataset,
 )
-from mxrun.io.series.steps import SeriesSteps
+from mxrun.io.series.steps import DoubleStamps, SeriesSteps
 from mxrun.io.tables.columns import TableOutline
 from mxrun.io.tables.readers import TableColumn
 from mxrun.survey.cell_forms import written_cells
@@ -39,6 +40,8 @@ _TIMES = frozenset(
 _TARGETS = frozenset(("target", "y", "value", "values", "label"))
 # A table is taken for a series from so many steps on, if it has at least this share of them.
 _MIN_STEPS, _MIN_PRESENT = 40, 0.8
+# It resembles one if at most this share of its time stamps comes twice, as an hour in autumn.
+_MOST_DOUBLE = 0.05
 # Columns that may name the series, of those with few values, and steps of the longest season.
 _MAX_TRIED, _MAX_SEASON = 4, 288
 _WEEK, _YEAR = 7, 12
@@ -99,8 +102,8 @@ def survey_series(
     label: str | None,
     given: SeriesOptions,
     required: bool,
-) -> DataSurvey | None:
-    """Look at a table as a series; None if it does not look like one.
+) -> DataSurvey | str:
+    """Look at a table as a series; returns else why it is none, empty if it does not look like one.
 
     read: the table's outline, and what was decided of its cells. label: the columns to predict.
     given: the options that are known. required: whether it is one for certain. Raises UserError for
@@ -108,21 +111,20 @@ def survey_series(
     """
     outline, decided = read
     try:
-        choice, steps = _chosen(source, outline, label, given, required)
-        if choice is None or steps is None:
-            return None
-        return _survey(source, choice, steps, decided, given)
+        chosen = _chosen(source, outline, label, given, required)
+        return chosen if isinstance(chosen, str) else _survey(source, *chosen, decided, given)
     except UserError:
         if required:
             raise
-        return None
+        return ""
 
 
 def _chosen(
     source: str, outline: TableOutline, label: str | None, given: SeriesOptions, required: bool
-) -> tuple[_Choice | None, SeriesSteps | None]:
-    """Return the columns and the steps; None if the table does not look like a series."""
+) -> tuple[_Choice, SeriesSteps] | str:
+    """Return the columns and the steps; else why it is no series, if it looks like one."""
     errors: list[UserError] = []
+    why = ""
     for choice in _times(outline, given):
         _choose_targets(choice, label, given, source)
         for series in _names_of_series(choice, given) if choice.targets else ():
@@ -131,11 +133,17 @@ def _chosen(
                 steps = _read(source, choice, given)
             except UserError as error:
                 errors.append(error)
+                is_rare = isinstance(error, DoubleStamps) and error.share <= _MOST_DOUBLE
+                if is_rare and outline.rows >= _MIN_STEPS and not _has_class(choice):
+                    why = error.diagnostics[0].problem
                 continue
-            if required or (_is_series(steps) and not _has_class(choice)):
+            is_series = _is_complete(steps) and not _has_class(choice)
+            if required or (is_series and not _is_sorted(steps)):
                 return choice, steps
+            if is_series:
+                why = f"the rows are not in order of {choice.time}; `--as series` sorts them"
     if not required:
-        return None, None
+        return f"the table is read as records, although it resembles a series: {why}" * bool(why)
     if errors:
         raise errors[0]
     choice = _Choice(outline, None)
@@ -224,12 +232,16 @@ def _all_options(
     return SeriesOptions.model_validate_json(json.dumps(options))
 
 
-def _is_series(steps: SeriesSteps) -> bool:
-    """Return whether most steps of a long series are there, in order."""
+def _is_complete(steps: SeriesSteps) -> bool:
+    """Return whether most steps of a long series are there."""
     lengths = np.diff(steps.bounds())
     span = steps.positions[steps.bounds()[1:] - 1] - steps.positions[steps.bounds()[:-1]] + 1
-    is_long = lengths.max() >= _MIN_STEPS and lengths.sum() >= _MIN_PRESENT * span.sum()
-    return bool(is_long) and not any("not in order" in note for note in steps.notes)
+    return bool(lengths.max() >= _MIN_STEPS and lengths.sum() >= _MIN_PRESENT * span.sum())
+
+
+def _is_sorted(steps: SeriesSteps) -> bool:
+    """Return whether the rows had to be sorted."""
+    return any("not in order" in note for note in steps.notes)
 
 
 def _has_class(choice: _Choice) -> bool:
@@ -247,16 +259,24 @@ def _survey(
     given: SeriesOptions,
 ) -> DataSurvey:
     """Return the survey of a series whose columns are chosen."""
-    _choose_others(choice)
+    _choose_others(choice, given)
     longest = int(np.diff(steps.bounds()).max())
     sizes = _sizes(steps.clock, longest)
     needed = sizes.window + sizes.horizon
     more: dict[str, object] = {"window": sizes.window, "horizon": sizes.horizon}
-    more |= {"season": sizes.season} if sizes.season else {}
+    if sizes.season and sizes.season <= (given.window or sizes.window):
+        more["season"] = sizes.season
     more |= {"calendar": list(sizes.calendar)} if sizes.calendar else {}
     more |= {"look_back": True} if 0.1 * longest < 2 * needed else {}
     options = _all_options(source, choice, given, more)
-    windows = {part: series_dataset(SERIES, options, part, {}) for part in (TRAIN, VALIDATION)}
+    try:
+        windows = _windows(options)
+    except UserError:
+        if "gaps" in given.model_fields_set:
+            raise
+        options = _all_options(source, choice, given, {**more, "gaps": "previous"})
+        windows = _windows(options)
+    notes = [each.notes for each in windows.values()]
     train = windows[TRAIN].series
     assert train is not None
     encoding = train.learn()
@@ -273,18 +293,23 @@ def _survey(
         future_shape=fields["future"].spec.shape if "future" in fields else (),
         comments=_comments(steps.clock, sizes),
         facts=tuple(_facts(choice, steps)),
-        warnings=tuple(dict.fromkeys(chain(choice.outline.notes, windows[TRAIN].notes))),
+        warnings=tuple(dict.fromkeys(chain(choice.outline.notes, *notes))),
         left_out=tuple(choice.left_out),
-        doubts=(*decided, *_doubts(choice, steps)),
+        doubts=(*decided, *_doubts(choice, steps, options)),
     )
 
 
-def _choose_others(choice: _Choice) -> None:
+def _windows(options: SeriesOptions) -> dict[str, Dataset]:
+    return {part: series_dataset(SERIES, options, part, {}) for part in (TRAIN, VALIDATION)}
+
+
+def _choose_others(choice: _Choice, given: SeriesOptions) -> None:
     """Choose further columns to read: numbers and categories, known ones if the targets end
-    earlier.
+    earlier. Those that are given stay what they are.
     """
     outline = choice.outline
-    taken = [choice.time, choice.series, *choice.targets]
+    named = named_columns(outline, [*map(str, (*given.past, *given.known))], "past, known")
+    taken = [choice.time, choice.series, *choice.targets, *named]
     ended = [each.numbers for each in choice.targets if np.isnan(each.numbers[-1])]
     for column in outline.columns:
         if column in taken:
@@ -358,11 +383,16 @@ def _facts(choice: _Choice, steps: SeriesSteps) -> Iterator[str]:
     yield f"to predict: {listed([*map(str, choice.targets)])}"
 
 
-def _doubts(choice: _Choice, steps: SeriesSteps) -> Iterator[str]:
+def _doubts(choice: _Choice, steps: SeriesSteps, options: SeriesOptions) -> Iterator[str]:
     """Yield what may be doubted, with the key that changes it."""
     if choice.time is not None:
         why = f"{choice.time} is in order, each step {steps.clock} after the one before"
         yield f"the table is read as a series, as {why}; `--as table` reads its rows as records"
+    if options.gaps == "previous":
+        yield (
+            "steps without a row or a number have the one before (gaps: previous); `gaps: skip` "
+            "leaves out their windows, which are nearly all"
+        )
     if len(choice.targets) == 1 and (choice.past or choice.known):
         yield (
             f"{choice.targets[0]} is predicted; `--label COLUMN`, or several: a,b, names another"
@@ -370,11 +400,11 @@ def _doubts(choice: _Choice, steps: SeriesSteps) -> Iterator[str]:
     if choice.past:
         named = listed([str(each.label) for each in choice.past])
         yield (
-            f"{listed([*map(str, choice.past)])} is read up to the forecast; `known: [{named}]` in "
-            "place of `past` if future values are known"
+            f"{listed([*map(str, choice.past)])}: read up to the forecast; `known=[{named}]` "
+            "behind the file says that future values are known"
         )
     if choice.known:
         yield (
-            f"{listed([*map(str, choice.known)])} is known of the future, as it goes on after the "
-            "last target; `past` in place of `known` reads it up to the forecast"
+            f"{listed([*map(str, choice.known)])}: known of the future, as rows after the last "
+            "target have it; `past` in place of `known` reads it up to the forecast"
         )

@@ -20,6 +20,7 @@ from mxrun.io.tables.cells import number_text
 from mxrun.io.tables.columns import TableOutline
 from mxrun.io.tables.readers import MAX_KINDS, TableColumn
 from mxrun.survey.columns import are_decimal_commas, why_useless
+from mxrun.survey.date_forms import date_forms
 
 CLASSES, NUMBERS, SEVERAL = "classes", "numbers", "several"
 """Kinds of labels: a class, one or several numbers, any of several classes."""
@@ -134,8 +135,8 @@ def _column(outline: TableOutline, label: str, path: Path | str) -> TableColumn:
 def _guessed(outline: TableOutline, path: Path) -> TableLabel:
     """Return the column that looks most like a label. Raises UserError if none does.
 
-    In this order: one that is named like a label, the last column, the last column of words that
-    are classes.
+    In this order: one that is named like a label, the last column unless it holds dates, the last
+    column of words that are classes.
     """
     columns, rows = outline.columns, outline.rows
     last = columns[-1]
@@ -144,9 +145,12 @@ def _guessed(outline: TableOutline, path: Path) -> TableLabel:
         for each in columns
         if folded(each.name) in _LABELS and (not each.gaps or _separator(each))
     ]
-    words = [each for each in columns if each.words and _is_class(each, rows)]
+    dates = [each for each in columns if each.words and date_forms(each.texts)]
+    others = [each for each in columns if each not in dates]
+    words = [each for each in others if each.words and _is_class(each, rows)]
     is_number = not (last.words or last.gaps or why_useless(last, outline)[0])
     is_label = _is_class(last, rows) or is_number or bool(_separator(last))
+    is_label &= last in others
     candidates = (
         (named[-1:], "its name is that of a label"),
         ([last] if is_label else [], "the last column"),
@@ -156,7 +160,8 @@ def _guessed(outline: TableOutline, path: Path) -> TableLabel:
         if found:
             doubts: tuple[str, ...] = ()
             if why == candidates[-1][1]:
-                held = f"{last.gaps} missing" if last.gaps else why_useless(last, outline)[0]
+                held = "dates" if last in dates else why_useless(last, outline)[0]
+                held = f"{last.gaps} missing" if last.gaps else held
                 doubts = (
                     f"the label is {found[0]}, not the last column {last}, which holds "
                     f"{held or 'words'}; `--label COLUMN` names another",

@@ -297,11 +297,15 @@ def test_archives_are_read_by_the_names_of_their_arrays(folder: Path) -> None:
     arrays = {"x_train": images[:900], "y_train": labels[:900]}
     np.savez(folder / "a.npz", **arrays, x_test=images[900:], y_test=labels[900:])
     result = init(InitOptions(source="a.npz"))
+    assert not result.survey.left_out
     parts = opened(result)
     assert {role: len(part) for role, part in parts.items()} == {"train": 900, "eval": 897}
     assert trained(result, "train.epochs=5")["accuracy"] > 0.9
-    np.savez(folder / "b.npz", features=images[:, 0] / 7, amount=labels * 0.37)
+    numbers = {"features": images[:, 0] / 7, "further": images[:, 1]}
+    np.savez(folder / "b.npz", **numbers, amount=labels * 0.37)
     other = init(InitOptions(source="b.npz", label="amount"))
+    (unread,) = other.survey.left_out
+    assert unread.startswith("further: the network has one input, which reads features")
     assert (other.survey.shape, other.survey.classes) == ((8,), ())
     assert np.isfinite(trained(other, "train.epochs=1")["rmse"])
 

@@ -55,6 +55,15 @@ def prices(count: int = 61) -> list[str]:
     ]
 
 
+def test_dates_are_no_label_unless_they_are_named() -> None:
+    days = [f"2024-01-{day:02}" for day in range(1, 11)]
+    text = table("size,kind,day", range(60), ["a", "b"], days)
+    result = surveyed(text)
+    assert result.survey.options["label"] == "kind"
+    assert any("the last column 'day', which holds dates" in each for each in result.survey.doubts)
+    assert surveyed(text, label="day").survey.options["label"] == "day"
+
+
 def test_a_german_export_is_read_with_its_last_column_as_label():
     menge = [str(each) for each in range(1, 40)]
     text = table("Menge;Ausbildung;Preis", menge, ["Lehre", "Abitur"], prices(), delimiter=";")

@@ -78,6 +78,16 @@ def test_a_config_trains_all_layers_and_a_new_head() -> None:
 
 
 @pytest.mark.usefixtures("_photos")
+def test_images_of_other_sizes_are_brought_to_that_of_the_network() -> None:
+    torchvision_weights("there.npz")
+    assert "resize" not in written(start="resnet20_cifar10", weights=Path("there.npz"))[0]
+    Image.new("RGB", (60, 40), (0, 0, 200)).save("photos/blue/large.png")
+    text, _ = written(start="resnet20_cifar10", weights=Path("there.npz"))
+    assert text.count("resize: {size: 32}") == text.count("center_crop: {size: [32, 32]}") == 1
+    assert run_training("train.epochs=1", config="photos.yaml")["steps"] > 0
+
+
+@pytest.mark.usefixtures("_photos")
 def test_images_are_those_of_the_command_whatever_the_run_was_evaluated_on() -> None:
     torchvision_weights("there.npz")
     written(start="resnet20_cifar10", weights=Path("there.npz"))

@@ -46,7 +46,7 @@ def test_a_table_with_hours_in_order_is_a_series() -> None:
     (as_series, target, past) = result.survey.doubts
     assert as_series.endswith("`--as table` reads its rows as records")
     assert "`--label COLUMN`" in target
-    assert "`known: [warm]`" in past
+    assert "`known=[warm]` behind the file" in past
     summary = run_training("train.epochs=1", config="load.yaml")
     assert summary["steps"] > 0
     head = evaluate(EvaluateOptions(run=Path("runs/load"))).run().heads[0]
@@ -59,6 +59,9 @@ def test_a_table_with_hours_in_order_is_a_series() -> None:
     assert surveyed(task="regression").survey.dataset == "csv"
     assert written(surveyed(label="warm"), "target") == "warm"
     assert written(surveyed(label="warm,load"), "target") == ["warm", "load"]
+    known = surveyed(settings=("known=[warm]",))
+    assert (written(known, "known"), written(known, "past")) == (["warm"], None)
+    assert written(surveyed(settings=("window=12",)), "season") is None
 
 
 def test_rows_after_the_last_target_tell_what_is_known() -> None:
@@ -66,7 +69,7 @@ def test_rows_after_the_last_target_tell_what_is_known() -> None:
     write_table("load.csv", {"time": hours(324), "load": load, "warm": wave(324, 24)})
     result = surveyed(label="load")
     assert written(result, "known") == ["warm"]
-    assert any("is known of the future" in each for each in result.survey.doubts)
+    assert any("known of the future" in each for each in result.survey.doubts)
 
 
 def test_several_series_are_told_apart_by_a_column() -> None:
@@ -75,6 +78,10 @@ def test_several_series_are_told_apart_by_a_column() -> None:
     result = surveyed()
     assert (written(result, "series"), written(result, "target")) == ("place", "load")
     assert "3 series, named in 'place': a 100, b 100, c 100" in result.survey.facts
+    # A series that ends early is not evaluated.
+    Path("load.csv").write_text("\n".join(Path("load.csv").read_text().splitlines()[:-40]) + "\n")
+    (note,) = surveyed().survey.warnings
+    assert note.startswith("validation: 1 of 3 series have no window")
 
 
 def test_german_days_are_read() -> None:
@@ -98,6 +105,32 @@ def test_what_is_no_series_stays_a_table() -> None:
     assert surveyed("sky.csv").survey.dataset == "csv"
     with pytest.raises(UserError, match="the time stamp is irregular"):
         surveyed(kind="series")
+
+
+def test_what_resembles_a_series_is_said() -> None:
+    def doubt() -> str:
+        result = surveyed()
+        assert result.survey.dataset == "csv"
+        return result.survey.doubts[-1]
+
+    backwards = {"time": hours(100)[::-1], "load": wave(100)}
+    write_table("load.csv", backwards)
+    assert doubt().endswith("not in order of 'time'; `--as series` sorts them")
+    # An hour comes twice when summer time ends.
+    write_table("load.csv", {"time": [*hours(60), *hours(60, 59)], "load": wave(120)})
+    assert doubt().endswith("load.csv:62:1: a series has this time stamp twice: load.csv:61:1")
+
+
+def test_gaps_are_filled_where_hardly_a_window_is_without() -> None:
+    load = [None if at % 20 == 7 else each for at, each in enumerate(wave(400, 24))]
+    write_table("load.csv", {"time": hours(400), "load": load})
+    result = surveyed()
+    assert written(result, "gaps") == "previous"
+    assert any("`gaps: skip`" in each for each in result.survey.doubts)
+    run_training("train.epochs=1", config="load.yaml")
+    # A key that only series have makes it one.
+    with pytest.raises(UserError, match="the split train has no window"):
+        surveyed(settings=("gaps=skip",))
 
 
 def test_one_column_is_a_series_if_it_shall_be() -> None:

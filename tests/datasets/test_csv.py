@@ -111,6 +111,11 @@ def test_rows_take_the_shape_of_the_network(tmp_path):
             {"delimiter": ";", "label": 0},
             (":1:2:", "if a comma stands before decimals"),
         ),
+        (
+            "1;1.002,5;3\n",
+            {"delimiter": ";", "label": 0, "decimal": ","},
+            (":1:2:", "if a point stands between thousands"),
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_row_column_and_byte(tmp_path, text, options, words):

@@ -95,6 +95,25 @@ def test_windows_look_over_an_edge_only_if_they_may(path: Path) -> None:
     assert "look_back: true" in problem.hint
 
 
+def test_no_window_says_what_is_lacking(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    every_tenth = [line for at, line in enumerate(lines) if at % 10 != 5]
+    path.write_text("\n".join(every_tenth) + "\n")
+    problem = only_problem(open_series, path, **SIZES)
+    assert problem.got == "gaps: 0 of 180 rows lack a number, 20 steps have no row"
+    longer = {**SIZES, "window": 180, "look_back": True}
+    problem = only_problem(open_series, path, ("validation",), **longer)
+    assert (problem.got, problem.hint) == ("180 steps", "write a smaller window")
+    problem = only_problem(open_series, path, validation=0.5, test=0.5, **SIZES)
+    assert problem.problem == "validation and test leave no time for training"
+
+
+@pytest.mark.parametrize("key", ["past", "known"])
+def test_a_target_is_no_further_column(path: Path, key: str) -> None:
+    problem = only_problem(open_series, path, **{key: [2]}, **SIZES)
+    assert problem.problem == "the column 2 is named twice among target, past and known"
+
+
 def test_strides_count_from_the_first_window(path: Path) -> None:
     dataset = open_series(path, stride=24, **SIZES)["train"]
     assert dataset.series is not None

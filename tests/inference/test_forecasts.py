@@ -110,6 +110,25 @@ def test_python_predicts_the_same() -> None:
         model.predict({"time": hours(200), "lod": wave(200)})
     with pytest.raises(UserError, match="columns by name: time, load"):
         model.predict(wave(200))
+    for steps in (0, 1.5):
+        with pytest.raises(UserError, match="steps cannot be"):
+            model.predict("load.csv", steps=steps)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("waves")
+def test_standard_input_holds_a_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("load.csv") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        found = forecast("-")
+    assert np.array_equal(found.values, forecast("load.csv").values)
+
+
+@pytest.mark.usefixtures("waves")
+def test_options_that_a_forecast_does_not_read_are_refused() -> None:
+    problem = only_problem(forecast, "load.csv", top=2)
+    assert problem.problem == "--top cannot be combined with a forecast"
+    with pytest.raises(UserError, match="--steps cannot be combined with --prompt"):
+        _ = InferOptions(run=RUN, prompt="a", steps=2).generates_text
 
 
 @pytest.mark.usefixtures("waves")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -17,7 +18,7 @@ from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.split import ALL
 from mxrun.io.paths import find_files
 from mxrun.io.series.clock import Clock, Period
-from mxrun.io.series.steps import Roles, SeriesSteps, arrange, filled, with_calendar
+from mxrun.io.series.steps import Roles, SeriesSteps, arrange, filled, missing_steps, with_calendar
 from mxrun.io.series.windows import SeriesWindows, WindowForm, window_starts
 from mxrun.io.tables.cells import CellForm
 from mxrun.io.tables.forms import (
@@ -184,6 +185,7 @@ def read_steps(
     if len(table.columns) != len(usual):
         problem = "columns: a column of the series is ignored"
         raise UserError(Diagnostic(problem, hint="leave it out of target, past and known"))
+    _check_roles(table.columns[first:], others)
     numbers = tuple(range(first, len(usual)))
     ends = len(options.targets), len(options.targets) + len(options.past)
     roles = Roles(
@@ -248,6 +250,10 @@ def _bounds(
 
     All series are divided at the same moments; without time stamps each at its own.
     """
+    if options.validation + options.test >= 1:
+        problem = "validation and test leave no time for training"
+        got = f"{options.validation:g} and {options.test:g}"
+        raise UserError(Diagnostic(problem, None, "less than 1 together", got))
     edges = steps.bounds()
     first, end = steps.positions[edges[:-1]], steps.positions[edges[1:] - 1] + 1
     if steps.clock.unit != "rows":
@@ -261,6 +267,17 @@ def _bounds(
         TEST: (test, end),
         ALL: (first, end),
     }[split]
+
+
+def _check_roles(columns: Sequence[int], named: Sequence[Named]) -> None:
+    """Raise UserError for a column that is named twice: a target that is known holds the labels."""
+    for at, column in enumerate(columns):
+        if column in columns[:at]:
+            problem = f"the column {named[at]} is named twice among target, past and known"
+            hint = "leave it out of one; the window has the targets' own values"
+            raise UserError(
+                Diagnostic(problem, None, "each column once", str(named[at]), hint=hint)
+            )
 
 
 def _refuse_gaps(steps: SeriesSteps) -> None:
@@ -284,19 +301,23 @@ def _no_windows(
     low, high = _bounds(steps, options, split)
     edges = steps.bounds()
     at = int(np.argmax(np.diff(edges)))
-    longest = int(high[at] - low[at])
-    needed = form.horizon if form.look_back and split != TRAIN else form.length
+    first = low[at]
+    if form.look_back and split != TRAIN:
+        first = max(first - form.window, steps.positions[edges[at]])
+    longest = int(high[at] - first)
     problem = f"the split {split} has no window"
     expected = (
-        f"{needed:,} steps without gaps: the window {form.window}, the horizon {form.horizon}"
+        f"{form.length:,} steps without gaps: the window {form.window}, the horizon {form.horizon}"
     )
-    if longest >= needed:
-        missing = int((~steps.seen).sum())
-        got = f"gaps: {missing:,} of {len(steps):,} rows lack a number"
+    if longest >= form.length:
+        lacking = int((~steps.seen).sum())
+        got = f"gaps: {lacking:,} of {len(steps):,} rows lack a number"
+        if missing := missing_steps(steps.positions, steps.codes):
+            got = f"{got}, {missing:,} steps have no row"
         hint = "gaps: previous fills them; steps: rows takes rows as steps"
         return Diagnostic(problem, None, expected, got, hint=hint)
     hint = "write a smaller window"
-    if split in (VALIDATION, TEST):
+    if split in (VALIDATION, TEST) and not form.look_back:
         hint = f"write look_back: true, a larger {split}, or a smaller window"
     return Diagnostic(problem, None, expected, f"{longest:,} steps", hint=hint)
 

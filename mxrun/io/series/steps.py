@@ -20,6 +20,14 @@ _AS_ROWS = "`steps: rows` takes each row as the next step, whatever its time sta
 _CALENDAR = NumberForm(scale="none", missing="error")
 
 
+class DoubleStamps(UserError):
+    """Time stamps that come twice in a series. share: how many of all."""
+
+    def __init__(self, found: Diagnostic, share: float) -> None:
+        super().__init__(found)
+        self.share = share
+
+
 @dataclass(frozen=True, eq=False)
 class Roles:
     """Columns of a table by what they are in a series: positions among the columns read.
@@ -145,7 +153,7 @@ def arrange(
         clock = clock or find_clock(stamps, codes, has_dates)
         positions, is_even = clock.positions(stamps)
         _check(clock, positions, is_even, is_new, where)
-        missing = _missing(positions, is_new)
+        missing = missing_steps(positions, codes)
         notes += [f"{missing:,} steps of {clock} have no row"] * bool(missing)
     chosen = [*roles.targets, *roles.past, *roles.known]
     columns = tuple(_ordered(table.columns[at], order) for at in chosen)
@@ -200,7 +208,8 @@ def _check(
         if clock.has_dates:
             hint = f"{hint}; write local times with daylight saving as UTC"
         got = f"{len(double)} double ones"
-        raise UserError(Diagnostic(problem, None, "one row a step and series", got, hint=hint))
+        found = Diagnostic(problem, None, "one row a step and series", got, hint=hint)
+        raise DoubleStamps(found, len(double) / len(positions))
     odd = np.flatnonzero(~is_even)
     if len(odd):
         problem = f"{where(int(odd[0]))}: the time stamp is irregular"
@@ -209,9 +218,9 @@ def _check(
         raise UserError(Diagnostic(problem, None, expected, got, hint=_AS_ROWS))
 
 
-def _missing(positions: NDArray[np.int64], is_new: NDArray[np.bool_]) -> int:
-    """Return the number of steps without a row."""
-    distances = np.diff(positions)[~is_new[1:]]
+def missing_steps(positions: NDArray[np.int64], codes: NDArray[np.int32]) -> int:
+    """Return the number of steps without a row, by the steps' positions and their series."""
+    distances = np.diff(positions)[codes[1:] == codes[:-1]]
     return int(distances.sum()) - len(distances)
 
 

@@ -23,6 +23,7 @@ _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 # A number with a comma before its decimals, as many spreadsheets write it.
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+")
 COMMA_HINT = 'write `decimal: ","` if a comma stands before decimals'
+THOUSANDS_HINT = 'write `thousands: "."` if a point stands between thousands'
 # Signs that programs write for one character between thousands.
 _ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
 _Word = Annotated[str, StringConstraints(min_length=1)]

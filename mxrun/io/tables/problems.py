@@ -9,7 +9,7 @@ from typing import Literal
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.convert import valid_range
-from mxrun.io.tables.cells import COMMA_HINT, CellForm, has_decimal_comma
+from mxrun.io.tables.cells import COMMA_HINT, THOUSANDS_HINT, CellForm, has_decimal_comma
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.rows import MAX_LINES, RowBlock
 
@@ -106,7 +106,7 @@ class CellProblems:
                 problem, expected = "the value is missing", "a number, as of `missing: error`"
                 hint = "fill the gap in, or choose what stands for it, as `missing: mean`"
         elif has_decimal_comma(text):
-            hint = COMMA_HINT
+            hint = COMMA_HINT if refused.form.decimal != "," else THOUSANDS_HINT
         return Diagnostic(
             f"{where}: {named}{problem}", None, expected, repr(text[:40]), hint=layout.hint or hint
         )
