@@ -232,7 +232,10 @@ def test_a_failed_capture_is_run_launch_by_launch_with_a_note(card: Any, device:
         program.run()
         assert rows[1] == [run] * 5
     (note,) = device.take_notes()
-    assert note.startswith("1 launches cannot be captured as a graph: cudaErrorStreamCapture")
+    # The end of the capture fails as well, and says less.
+    assert note.startswith(
+        "1 launches cannot be captured as a graph: cudaErrorStreamCaptureUnsupported"
+    )
     assert device.take_notes() == []
 
 

@@ -60,7 +60,8 @@ class Settings:
     properties: those of the card that differ. memory: its bytes. context: those of them that CUDA
     takes for the process. fails: names of native functions
     that read an illegal address, or `cudnn`, after so many launches of them as `healthy` says.
-    uncapturable: those that end a capture.
+    uncapturable: those that end a capture. Both may name calls of cuDNN that return an error; of
+    `cudnnCreate` it is the second one, whose handle is for captures.
     """
 
     cards: int = 1
