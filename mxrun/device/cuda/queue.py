@@ -154,6 +154,15 @@ class Queue:
 
 
 @once
+def queue_of(index: int) -> Queue:
+    """Return the queue of a card of this process.
+
+    There is one for all devices, which hand memory to each other without waiting.
+    """
+    return Queue(index)
+
+
+@once
 def _lock_of(index: int) -> AbstractContextManager[object]:
     """Return the lock of a card, one for all its queues."""
     return new_lock()

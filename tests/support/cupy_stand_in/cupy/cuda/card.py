@@ -88,7 +88,8 @@ class Card:
         # Freed blocks, by size.
         self.pool: dict[int, list[Any]] = {}
         self.streams: list[Any] = []
-        self.capturing: Any = None
+        # By the thread that began it.
+        self.captures: dict[int, Capture] = {}
         # Set by the first illegal address: nothing works any more.
         self.broken = SUCCESS
         self.used = threading.local()
@@ -107,8 +108,7 @@ class Card:
 
     def forbid_in_capture(self) -> None:
         """Raise CUDARuntimeError, and end the capture, if this thread captures."""
-        capture = self.capturing
-        if capture is not None and capture.thread == threading.get_ident():
+        if (capture := self.captures.get(threading.get_ident())) is not None:
             capture.is_valid = False
             raise CUDARuntimeError(CAPTURE_UNSUPPORTED)
 
@@ -137,8 +137,7 @@ class Card:
 
     def release(self, address: int) -> None:
         """Free a block, once all work is done."""
-        capture = self.capturing
-        if capture is not None and capture.thread == threading.get_ident():
+        if (capture := self.captures.get(threading.get_ident())) is not None:
             capture.is_valid = False
         for stream in self.streams:
             stream.drain()
@@ -184,7 +183,6 @@ class Card:
 class Capture:
     """Work that is captured instead of started."""
 
-    thread: int
     work: list[Work] = field(default_factory=list)
     is_valid: bool = True
 
