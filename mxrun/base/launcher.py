@@ -9,12 +9,14 @@ import os
 
 # Of MPICH and its relatives, of Open MPI.
 _SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+# Those of a job, and the variable that only the processes have which Slurm itself has started.
+_SLURM_SIZE, _BY_SLURM = ("SLURM_NTASKS",), "PMIX_RANK"
 _LOCAL_SIZE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
 def launched_ranks() -> int:
     """Return the number of processes that were started together; 1 without a launcher."""
-    return _number(_SIZE)
+    return _number((*_SIZE, *(_SLURM_SIZE if _BY_SLURM in os.environ else ())))
 
 
 def ranks_here() -> int:

@@ -101,13 +101,13 @@ class MpiRanks(RankGroup):
         counts = [width * (bounds[rank + 1] - bounds[rank]) for rank in ranks]
         own_starts = [width * own * rank for rank in ranks]
         parts = [array.view(np.uint8), counts, starts, byte]
-        _finish(
-            self._ranks.Ialltoallv(
-                parts, [received.view(np.uint8), [width * own] * self.size, own_starts, byte]
-            )
+        # Large messages move only while somebody looks: not before all are there.
+        self.barrier()
+        self._ranks.Alltoallv(
+            parts, [received.view(np.uint8), [width * own] * self.size, own_starts, byte]
         )
         array[begin:end] = tree_sum([received[rank * own : (rank + 1) * own] for rank in ranks])
-        _finish(self._ranks.Iallgatherv(self._mpi.IN_PLACE, parts))
+        self._ranks.Allgatherv(self._mpi.IN_PLACE, parts)
 
     def tell_next(self, text: str) -> None:
         """Send a text to the next rank, and do not wait; it is dropped if the last has not left."""

@@ -259,6 +259,7 @@ def test_F9_X7_one_mistake_in_a_layer_is_one_diagnostic(
         ("data.train.dataset=digts", 20, "unknown data set 'digts'", "'digits'"),
         ("data.train.split=trian", 18, "unknown split 'trian'", "'train'"),
         ("data.train.split={of: train, range: [5, 3]}", 37, "data.train.split.range", ""),
+        ("data.train.context=cpu", 12, "'context'", "a key of the config itself"),
         ("data.train.color=red", 12, "color", ""),
         ("data.train={dataset: csv, path: a.csv, data: [0, 1.5]}", 50, "data[1]", ""),
         ("network.outputs=[fcc]", 18, "nothing is named 'fcc'", "'fc'"),

@@ -92,6 +92,7 @@ MEMORY = {
     },
     "pinned": [{"tensor": "[tensor1]", "offset": 64, "bytes": 1024 * 39}],
     "what_if": None,
+    "step": None,
     "timeline": {
         "train": {
             "operators": ["fc1", "fc1:backward", "fc1_weight:update"],
@@ -101,6 +102,7 @@ MEMORY = {
     "outside": {},
 }
 OUTSIDE = {
+    "device": None,
     "libraries": {f"lib{number}.so": 1024 * (9 - number) for number in range(6)},
     "libraries_bytes": 39 * 1024,
     "compiled_bytes": 2048,
@@ -196,6 +198,10 @@ def test_what_lies_outside_is_named_or_said_to_be_unknown() -> None:
     ran = {**MEMORY, "outside": {**OUTSIDE, "compiler_ran": True}}
     assert "The compiler ran just now" in printed(*memory_tables(ran))
     assert "emporaries" not in text
+    card = {**OUTSIDE, "device": {"occupied_bytes": 1024, "programs_bytes": 3072}}
+    text = printed(*memory_tables({**MEMORY, "outside": card}))
+    assert "1.00 KiB" in text
+    assert "3.00 KiB" in text
     made = {**MEMORY, "outside": {**OUTSIDE, "temporary_bytes": 2048}}
     assert "Temporaries of the operators take up to 2.00 KiB" in printed(*memory_tables(made))
 

@@ -20,6 +20,7 @@ DOORS = {
         "mxrun.run.data_workers",
     },
     "subprocess.Popen": {
+        "mxrun.commands.launch",
         "mxrun.io.loading.process_transforms",
         "mxrun.peers.process",
         "mxrun.runtime.child_processes",
