@@ -40,7 +40,10 @@ class StepRunner(ABC):
     @property
     def records(self) -> int:
         """Number of records in the parts that have just been trained."""
-        return sum(replica.batch.valid for replica in self._replicas if replica.batch)
+        count = 0
+        for replica in self._replicas:
+            count += replica.batch.valid if replica.batch else 0
+        return count
 
     @property
     def is_finite(self) -> bool:
