@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,6 +14,8 @@ from mxrun.codegen.compilation import compilation
 from mxrun.codegen.target import CodeTarget, generating_for
 
 _KIND = "ptx"
+# Of kernels without a key: a card knows them by their symbols.
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def cached_kernel(text: str | None, compiled: Callable[[str], GpuKernel]) -> Gpu
             fields = json.loads(found)
             return GpuKernel(**{**fields, "parameters": tuple(fields["parameters"])})
         with FIRST_TIME, compilation():
-            kernel = compiled(f"kernel_{key or id(compiled)}")
+            kernel = compiled(f"kernel_{key or next(_NUMBERS)}")
         if key is not None:
             object_cache.write(_KIND, key, json.dumps(asdict(kernel)).encode())
     return kernel

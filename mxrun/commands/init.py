@@ -220,6 +220,10 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
     bundled = DATASETS.attribute("parts")
     if kind == "nothing" and source in bundled:
         _refuse_label(label, source)
+        if is_table:
+            problem = f"{source}: a bundled data set is no {options.kind or 'table'}"
+            hint = "keys of a run follow its config: mxrun train CONFIG KEY=VALUE"
+            raise UserError(Diagnostic(problem, None, "a file", hint=hint))
         return survey_files("", source, tuple(bundled[source]))
     if kind == "nothing":
         hint = "`mxrun init digits` uses the bundled digits" if not path.suffix else ""

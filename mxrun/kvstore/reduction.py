@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
+import numpy as np
+
 from mxrun.base.context import Context
-from mxrun.base.errors import InternalError
 from mxrun.base.fold_tree import FoldStep
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.registry import device_kind
@@ -56,11 +57,11 @@ def sum_everywhere(
 ) -> EngineOperator:
     """Return the operation that stores the sum of arrays, in order, in each of them.
 
-    It sums on the context of `home`, one of the arrays, and copies from there. Raises InternalError
-    for arrays in memories of which one program cannot use all.
+    It sums on the context of `home`, one of the arrays, and copies from there. Arrays in memories
+    of which one program cannot use all are copied to the host, and summed there.
     """
     if not all(_shares_memory(each, home) for each in arrays):
-        raise InternalError(f"arrays on {home.context} and elsewhere cannot be summed in place")
+        return _everywhere(_summed_on_host(arrays), arrays, home, name, priority)
     total, handles = home.handle, [*(each.handle for each in arrays), home.handle]
     copies = [[total, each.handle] for each in arrays if each is not home]
     add = _summation(home.context, home.spec, len(arrays))
@@ -71,6 +72,34 @@ def sum_everywhere(
         for pair in copies:
             copy.run(pair, context)
 
+    return _everywhere(run, arrays, home, name, priority)
+
+
+def _summed_on_host(arrays: Sequence[NDArray]) -> Callable[[RunContext], None]:
+    """Return the function that replaces arrays by their sum, in order."""
+    mirrors = [each.chunk.device.mirror(each.handle, each.spec) for each in arrays]
+    first, *others = mirrors
+
+    def run(_: RunContext) -> None:
+        for each in mirrors:
+            each.load()
+        for each in others:
+            np.add(first.array, each.array, out=first.array)
+        for each in others:
+            np.copyto(each.array, first.array)
+        for each in mirrors:
+            each.store()
+
+    return run
+
+
+def _everywhere(
+    run: Callable[[RunContext], None],
+    arrays: Sequence[NDArray],
+    home: NDArray,
+    name: str,
+    priority: int,
+) -> EngineOperator:
     return EngineOperator(
         run,
         updates=[each.chunk.variable for each in arrays],

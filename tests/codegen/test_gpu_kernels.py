@@ -9,7 +9,7 @@ import pytest
 
 from mxrun.codegen import gpu_kernel, object_cache
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real, Table
-from mxrun.codegen.gpu_kernel import GpuKernel
+from mxrun.codegen.gpu_kernel import GpuKernel, cached_kernel
 from mxrun.codegen.intrinsics import each, fetch_add, float32s, int64s
 from mxrun.codegen.jit import native
 from mxrun.codegen.loops import elements_of_task, rows_of_task
@@ -150,3 +150,10 @@ def test_a_kernel_is_cached_under_a_key_of_its_own(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(object_cache, "_compiler", lambda: "another compiler")
     with pytest.raises(AssertionError, match="compiled again"):
         gpu_kernel.cached_kernel(loop.text, refuse)
+
+
+def test_kernels_without_a_text_have_symbols_of_their_own() -> None:
+    """A card keeps kernels by their symbols: one kernel would run in the place of the other."""
+    functions = (scaled_loop, sums_loop, scaled_loop, sums_loop)
+    symbols = [cached_kernel(None, each.compile_kernel).symbol for each in functions]
+    assert len({*symbols}) == len(symbols)

@@ -272,6 +272,12 @@ def test_columns_without_a_name_of_their_own_are_read_by_number(folder: Path) ->
     assert opened(result)["train"].fields["data"].records.shape == (48, 2)
 
 
+def test_keys_beside_a_bundled_data_set_are_refused() -> None:
+    with pytest.raises(UserError, match="digits: a bundled data set is no table") as caught:
+        init(InitOptions(source="digits", settings=("context=gpu:0",)))
+    assert "mxrun train CONFIG KEY=VALUE" in str(caught.value)
+
+
 def test_the_digits_are_there_by_name() -> None:
     result = init(InitOptions(source="digits"))
     assert {role: len(part) for role, part in opened(result).items()} == {

@@ -25,7 +25,7 @@ from mxrun.device.cuda.cudnn.graph import (
     Role,
 )
 from mxrun.device.cuda.cudnn.launch import execute, variant_pack
-from mxrun.device.cuda.cudnn.plan import adopting, digest_of, plan_of, refused_notes
+from mxrun.device.cuda.cudnn.plan import adopting, digest_of, loaded, plan_of, refused_notes
 from mxrun.device.cuda.device import CudaDevice
 from mxrun.device.cuda.recorded_cards import recorded_card, recorded_cards
 from mxrun.executor.library_plans import library_plans
@@ -126,9 +126,10 @@ def test_a_convolution_has_a_plan(dtype: str, name: str) -> None:
     text = json.loads(plan.text)
     assert text["GPUProfile"] == json.loads(card(name))
     assert plan.engine.startswith(f"engine{text['engine']['engineId']}.")
-    assert plan.descriptor.numbers(Attribute.EXECUTION_PLAN_WORKSPACE_SIZE) == [
-        plan.workspace_bytes
-    ]
+    (workspace,) = loaded(plan, 0).numbers(Attribute.EXECUTION_PLAN_WORKSPACE_SIZE)
+    assert workspace == plan.workspace_bytes
+    # Cards of one model share the text, but nothing that a call may change.
+    assert loaded(plan, 0) is loaded(plan, 0) is not loaded(plan, 1)
 
 
 @needs_cudnn
@@ -208,7 +209,6 @@ def test_F5_a_run_that_adopts_plans_has_their_text() -> None:
     records = {digest_of(own.key): json.dumps(first.record)}
     with adopting(records):
         assert plan_of(graph, card()) == first
-        assert plan_of(graph, card()).descriptor is plan_of(graph, card()).descriptor
         assert plan_of(product("bfloat16", (40, 64, 16)), card()).engine
     assert plan_of(graph, card()) == own != first
     # A record that is not whole is none.
@@ -245,4 +245,4 @@ def test_addresses_are_packed_and_only_a_card_runs_a_plan() -> None:
     pack = variant_pack(ADDRESSES, 65536)
     assert pack.references == []
     with pytest.raises(InternalError, match="cudnnBackendExecute returned CUDNN_STATUS_BAD_PARAM"):
-        execute(plan, pack, 0)
+        execute(loaded(plan, 0), pack, 0)

@@ -151,5 +151,10 @@ def test_what_fails_in_a_plan_is_named(tmp_path: Path) -> None:
     done = mxrun(*words, cwd=tmp_path, environment=environment(fails=["cudnn"]))
     assert done.returncode != 0
     assert "conv1 failed on gpu:0: cudaErrorIllegalAddress" in done.stderr
-    done = succeeded(mxrun(*words, cwd=tmp_path, environment=environment(uncapturable=["cudnn"])))
-    assert "launches cannot be captured as a graph: cudnnBackendExecute returned" in done.stderr
+    call = "cudnnBackendExecute"
+    done = mxrun(*words, cwd=tmp_path, environment=environment(fails=[call]))
+    assert f"conv1 failed on gpu:0: {call} returned CUDNN_STATUS_EXECUTION_FAILED" in done.stderr
+    for call in ("cudnnBackendExecute", "cudnnCreate"):
+        given = environment(uncapturable=[call])
+        done = succeeded(mxrun(*words, f"name={call}", cwd=tmp_path, environment=given))
+        assert f"launches cannot be captured as a graph: {call} returned CUDNN" in done.stderr

@@ -31,6 +31,7 @@ from mxrun.config.bundled import find_config
 from mxrun.device.cuda.card import ALIGNMENT
 from mxrun.device.cuda.cudnn import library
 from mxrun.device.cuda.cudnn.launch import PlanLaunch, variant_pack
+from mxrun.device.cuda.cudnn.plan import loaded
 from mxrun.device.cuda.recorded_cards import recorded_card
 from mxrun.operator.kernel import Handles, Kernel
 from mxrun.operator.launch import Handle, Memory
@@ -118,7 +119,7 @@ def plan_launches(kernel: Kernel) -> list[PlanLaunch]:
     launches = kernel.bind(Handles(inputs, outputs, extra, workspace))
     found = [launch for launch in launches if isinstance(launch, PlanLaunch)]
     for launch in found:
-        assert launch.plan.descriptor.handle
+        assert loaded(launch.plan, 0).handle
         assert (launch.scratch is not None) == (launch.plan.workspace_bytes > 0)
         assert launch.plan.workspace_bytes <= kernel.workspace_bytes
         tensors = {

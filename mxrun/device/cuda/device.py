@@ -21,7 +21,7 @@ from mxrun.device.cuda.memory import CudaMemory, PinnedMemory, PinnedMirror, add
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.peaks import peaks_of
 from mxrun.device.cuda.program import CudaProgram
-from mxrun.device.cuda.queue import Queue, free_bytes
+from mxrun.device.cuda.queue import Queue, free_bytes, queue_of
 from mxrun.device.cuda.recorded_cards import recorded_card
 from mxrun.device.host_memory import UNBACKED_ADDRESS
 from mxrun.device.interface import Array, Device, Mirror, Program, ProgramStep
@@ -32,7 +32,7 @@ _CARDS = 8
 
 
 class CudaDevice(Device):
-    """Card with one stream, on which everything runs in order."""
+    """Card with one stream, on which everything runs in order, whichever object started it."""
 
     def __init__(self, description: DeviceDescription) -> None:
         super().__init__(description)
@@ -41,11 +41,11 @@ class CudaDevice(Device):
     @cached_property
     def _queue(self) -> Queue:
         # Plans are made without it.
-        return Queue(self.description.index)
+        return queue_of(self.description.index)
 
     @cached_property
     def _modules(self) -> Modules:
-        return Modules(self._queue)
+        return _modules_of(self.description.index)
 
     @classmethod
     def recorded(cls, source: str) -> type[Device]:
@@ -160,6 +160,12 @@ class CudaDevice(Device):
         """Return the card's model and number, and the versions of driver and CuPy."""
         driver = library.load().runtime.driverGetVersion()
         return f"{self.description} driver {driver} {library.installed()}"
+
+
+@once
+def _modules_of(index: int) -> Modules:
+    """Return the kernels of a card of this process."""
+    return Modules(queue_of(index))
 
 
 @once

@@ -14,7 +14,7 @@ from mxrun.codegen.arguments import Arguments, require_row_major, slot_of
 from mxrun.codegen.jit import require_arguments
 from mxrun.device.cuda.cudnn.descriptor import Descriptor
 from mxrun.device.cuda.cudnn.launch import PlanLaunch, execute, variant_pack
-from mxrun.device.cuda.cudnn.plan import ExecutionPlan
+from mxrun.device.cuda.cudnn.plan import loaded
 from mxrun.device.cuda.memory import CudaMemory, address_of
 from mxrun.device.cuda.modules import Modules
 from mxrun.device.cuda.queue import Queue
@@ -98,12 +98,12 @@ def kernel_call(
 class PlanCall:
     """Run of a plan of cuDNN on the addresses of a variant pack."""
 
-    plan: ExecutionPlan
+    plan: Descriptor
     pack: Descriptor
 
     @classmethod
-    def of(cls, launch: PlanLaunch, iterations: tuple[int, ...]) -> PlanCall:
-        """Return the run in the given iterations of the enclosing loops.
+    def of(cls, launch: PlanLaunch, iterations: tuple[int, ...], card: int) -> PlanCall:
+        """Return the run on a card, by number, in the given iterations of the enclosing loops.
 
         Raises InternalError for a tensor that is less aligned than the plan takes it to be.
         """
@@ -113,7 +113,7 @@ class PlanCall:
                 raise InternalError(f"{launch.plan.engine} needs {each} at another address")
         scratch = launch.scratch
         workspace = 0 if scratch is None else address_of(scratch, iterations)
-        return cls(launch.plan, variant_pack(places, workspace))
+        return cls(loaded(launch.plan, card), variant_pack(places, workspace))
 
     def start(self, queue: Queue) -> None:
         """Enqueue the plan on the queue's stream."""

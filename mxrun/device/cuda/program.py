@@ -64,7 +64,7 @@ class Binding:
     """Calls of launches, with the constants and the pinned memory that they use."""
 
     def __init__(self, queue: Queue, modules: Modules) -> None:
-        self._modules = modules
+        self._queue, self._modules = queue, modules
         self._constants, self._bodies = Constants(queue), HostBodies(queue)
 
     def calls(self, launch: Launch, iterations: tuple[int, ...] = ()) -> Iterator[CudaCall]:
@@ -75,7 +75,7 @@ class Binding:
         if isinstance(launch, LoopLaunch):
             yield kernel_call(launch, iterations, self._modules, self._constants)
         elif isinstance(launch, PlanLaunch):
-            yield PlanCall.of(launch, iterations)
+            yield PlanCall.of(launch, iterations, self._queue.index)
         elif isinstance(launch, PythonLaunch):
             yield self._bodies.add(launch, iterations)
         elif isinstance(launch, Repeat):
@@ -127,16 +127,17 @@ class GraphSegment:
                 self._graph.launch(queue.stream)
 
     def _capture(self) -> None:
-        queue = self._queue.capturing
-        errors: tuple[type[Exception], ...] = (*queue.cupy.errors, InternalError)
-        mode = queue.cupy.runtime.streamCaptureModeThreadLocal
-        if any(isinstance(call, PlanCall) for call in self._calls):
-            # Its handle allocates memory.
-            _ = queue.cudnn
+        cupy = self._queue.cupy
+        errors: tuple[type[Exception], ...] = (*cupy.errors, InternalError)
+        mode = cupy.runtime.streamCaptureModeThreadLocal
         # Memory that the collector frees meanwhile would end the capture.
         was_collecting = gc.isenabled()
         gc.disable()
         try:
+            queue = self._queue.capturing
+            if any(isinstance(call, PlanCall) for call in self._calls):
+                # Its handle allocates memory.
+                _ = queue.cudnn
             with queue.lock:
                 queue.stream.begin_capture(mode)
                 try:
@@ -147,7 +148,9 @@ class GraphSegment:
             self._graph = graph
         except errors as error:
             self._is_eager = True
-            self._note(f"{len(self._calls)} launches cannot be captured as a graph: {error}")
+            # Of a launch that failed, the end of the capture only says that one did.
+            cause = error.__context__ or error
+            self._note(f"{len(self._calls)} launches cannot be captured as a graph: {cause}")
         finally:
             if was_collecting:
                 gc.enable()

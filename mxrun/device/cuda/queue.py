@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from ctypes import byref, c_void_p
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.locks import new_lock
-from mxrun.base.once import cached_property
+from mxrun.base.once import cached_property, once
 from mxrun.device.cuda import library
 from mxrun.device.cuda.cudnn import library as cudnn
 
@@ -52,8 +52,8 @@ class Queue:
         self.use()
         # Work on the null stream, such as a library's own, does not wait for it.
         self.stream = self.cupy.stream.Stream(non_blocking=True)
-        # Of a capture or of a call of cuDNN, whose handles serve one thread at a time.
-        self.lock = new_lock()
+        # Of a capture or of a call of cuDNN, whose handles and plans serve one thread at a time.
+        self.lock = _lock_of(index)
         # What copies that were started use, by their numbers.
         self._numbers = itertools.count()
         self._copying: dict[int, PinnedPlace] = {}
@@ -124,7 +124,7 @@ class Queue:
 
     @contextmanager
     def named(self, work: str, nbytes: int = 0, is_exact: bool = False) -> Iterator[None]:
-        """Context manager that turns CUDA's errors into InternalError naming the work.
+        """Context manager that turns errors of CUDA and cuDNN into InternalError naming the work.
 
         A lack of memory becomes UserError. nbytes: how many the work allocates, if that is known.
         is_exact: whether no earlier launch can be the one that failed.
@@ -137,6 +137,9 @@ class Queue:
                 raise self._out_of_memory(work, nbytes) from error
             find = "" if is_exact or status not in _FAULTS else _FIND
             raise InternalError(f"{work} failed on gpu:{self.index}: {error}{find}") from error
+        except cudnn.CudnnError as error:
+            find = "" if is_exact else _FIND
+            raise InternalError(f"{work} failed on gpu:{self.index}: {error}{find}") from error
 
     def _out_of_memory(self, work: str, nbytes: int) -> UserError:
         free, total = free_bytes(self.cupy, self.index)
@@ -148,6 +151,21 @@ class Queue:
                 hint="lower data.batch_size, or end other programs that use the card",
             )
         )
+
+
+@once
+def queue_of(index: int) -> Queue:
+    """Return the queue of a card of this process.
+
+    There is one for all devices, which hand memory to each other without waiting.
+    """
+    return Queue(index)
+
+
+@once
+def _lock_of(index: int) -> AbstractContextManager[object]:
+    """Return the lock of a card, one for all its queues."""
+    return new_lock()
 
 
 def free_bytes(cupy: library.CuPy, index: int) -> tuple[int, int]:

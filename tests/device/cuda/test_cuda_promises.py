@@ -132,3 +132,17 @@ def test_N3_arrays_are_copied_to_a_card_and_back(dtype: str, tmp_path: Path) -> 
         for array in (there.copyto(package.cpu()), there, back, there.copy()):
             assert array.asnumpy().tobytes() == values.tobytes()
         del there
+
+
+@pytest.mark.parametrize("where", [("gpu", "gpu"), ("cpu", "gpu")])
+def test_a_store_sums_arrays_in_memories_apart(where: tuple[str, str]) -> None:
+    with stand_in.installed(cards=2):
+        contexts = [package.Context(kind, number) for number, kind in enumerate(where)]
+        arrays = [nd.array(np.full(3, 10.0**n), ctx=each) for n, each in enumerate(contexts)]
+        store = package.kv.create("local")
+        store.init("key", nd.zeros(3))
+        store.pushpull("key", arrays, out=arrays)
+        for array, context in zip(arrays, contexts, strict=True):
+            assert array.context == context
+            assert array.asnumpy().tolist() == [11] * 3
+        del arrays, array, store

@@ -36,6 +36,15 @@ def test_training_gives_the_bits_of_the_cpu(tmp_path: Path) -> None:
     assert card["threads"] == 1
 
 
+def test_two_cards_take_the_steps_of_two_contexts_of_the_cpu(tmp_path: Path) -> None:
+    train = ("train", "mlp_regression", "train.max_steps=10", "threads=1")
+    cards = stand_in.environment(cards=2)
+    result(*train, "context=[gpu:0, gpu:1]", "name=card", cwd=tmp_path, environment=cards)
+    cpu = ("context=[cpu:0, cpu:1]", "name=cpu")
+    result(*train, *cpu, cwd=tmp_path, environment=WITHOUT_ONEDNN)
+    assert tensors(tmp_path / "runs/card") == tensors(tmp_path / "runs/cpu")
+
+
 def test_F1_without_a_library_every_step_has_a_kernel(tmp_path: Path) -> None:
     arguments = ("digits_lenet", "context=gpu", "train.epochs=2")
     done = succeeded(mxrun("train", *arguments, cwd=tmp_path, environment=stand_in.environment()))

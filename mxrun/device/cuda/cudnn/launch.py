@@ -61,9 +61,9 @@ class PlanPart:
         return (PlanLaunch(self.plan, places, workspace),)
 
 
-def execute(plan: ExecutionPlan, pack: Descriptor, handle: int) -> None:
+def execute(plan: Descriptor, pack: Descriptor, handle: int) -> None:
     """Enqueue a plan on the stream of a cuDNN handle. No machine has run this call yet."""
-    require().call("cudnnBackendExecute", handle, plan.descriptor.handle, pack.handle)
+    require().call("cudnnBackendExecute", handle, plan.handle, pack.handle)
 
 
 def variant_pack(places: Mapping[Role, int], workspace: int) -> Descriptor:

@@ -37,6 +37,10 @@ SIGNATURES: dict[str, list[type]] = {
 }
 
 
+class CudnnError(InternalError):
+    """Failure of a call of cuDNN."""
+
+
 class CudnnLibrary:
     """Loaded cuDNN; version: such as 9.28.1."""
 
@@ -54,10 +58,10 @@ class CudnnLibrary:
         return int(getattr(self._functions, name)(*arguments))
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call `name`; raises InternalError with cuDNN's own message if it fails."""
+        """Call `name`; raises CudnnError with cuDNN's own message if it fails."""
         status = self.status(name, *arguments)
         if status != SUCCESS:
-            raise InternalError(f"{name} returned {self.message(status)}")
+            raise CudnnError(f"{name} returned {self.message(status)}")
 
     def message(self, status: int) -> str:
         """Return the name of a status, and what cuDNN says about this thread's last failure."""

@@ -23,7 +23,7 @@ from itertools import islice
 from mxrun.base import disk_cache
 from mxrun.base.dataclass import dataclass
 from mxrun.base.errors import InternalError
-from mxrun.base.once import cached_property, once
+from mxrun.base.once import once
 from mxrun.device.cuda.cudnn.constants import (
     Attribute,
     DescriptorKind,
@@ -81,17 +81,20 @@ class ExecutionPlan:
         """Return the names of the first engines that may be taken, in cuDNN's order."""
         return tuple(name for name, _ in islice(_engines(self.graph, self.card), _MOST_PLANS))
 
-    @cached_property
-    def descriptor(self) -> Descriptor:
-        """Descriptor for execution, made from the text at binding: 1 to 20 ms.
 
-        Raises InternalError where cuDNN refuses the text.
-        """
-        plan = Descriptor(DescriptorKind.EXECUTION_PLAN)
-        plan.set(Attribute.EXECUTION_PLAN_DEVICEPROP, properties(self.card))
-        plan.set(Attribute.EXECUTION_PLAN_JSON_REPRESENTATION, self.text)
-        plan.finalise()
-        return plan
+@once
+def loaded(plan: ExecutionPlan, index: int) -> Descriptor:
+    """Return a plan for execution on a card by number, made from its text at binding: 1 to 20 ms.
+
+    Each card has its own, which one thread at a time may execute: engines may load code into the
+    card at the first call, and cuDNN does not promise that several threads can share a plan. Raises
+    InternalError where cuDNN refuses the text.
+    """
+    descriptor = Descriptor(DescriptorKind.EXECUTION_PLAN)
+    descriptor.set(Attribute.EXECUTION_PLAN_DEVICEPROP, properties(plan.card))
+    descriptor.set(Attribute.EXECUTION_PLAN_JSON_REPRESENTATION, plan.text)
+    descriptor.finalise()
+    return descriptor
 
 
 @once

@@ -60,7 +60,8 @@ class Settings:
     properties: those of the card that differ. memory: its bytes. context: those of them that CUDA
     takes for the process. fails: names of native functions
     that read an illegal address, or `cudnn`, after so many launches of them as `healthy` says.
-    uncapturable: those that end a capture.
+    uncapturable: those that end a capture. Both may name calls of cuDNN that return an error; of
+    `cudnnCreate` it is the second one, whose handle is for captures.
     """
 
     cards: int = 1
@@ -87,7 +88,8 @@ class Card:
         # Freed blocks, by size.
         self.pool: dict[int, list[Any]] = {}
         self.streams: list[Any] = []
-        self.capturing: Any = None
+        # By the thread that began it.
+        self.captures: dict[int, Capture] = {}
         # Set by the first illegal address: nothing works any more.
         self.broken = SUCCESS
         self.used = threading.local()
@@ -106,8 +108,7 @@ class Card:
 
     def forbid_in_capture(self) -> None:
         """Raise CUDARuntimeError, and end the capture, if this thread captures."""
-        capture = self.capturing
-        if capture is not None and capture.thread == threading.get_ident():
+        if (capture := self.captures.get(threading.get_ident())) is not None:
             capture.is_valid = False
             raise CUDARuntimeError(CAPTURE_UNSUPPORTED)
 
@@ -136,8 +137,7 @@ class Card:
 
     def release(self, address: int) -> None:
         """Free a block, once all work is done."""
-        capture = self.capturing
-        if capture is not None and capture.thread == threading.get_ident():
+        if (capture := self.captures.get(threading.get_ident())) is not None:
             capture.is_valid = False
         for stream in self.streams:
             stream.drain()
@@ -183,7 +183,6 @@ class Card:
 class Capture:
     """Work that is captured instead of started."""
 
-    thread: int
     work: list[Work] = field(default_factory=list)
     is_valid: bool = True
 

@@ -30,7 +30,7 @@ from mxrun.device.cuda.cudnn.graph import (
 )
 from mxrun.device.cuda.recorded_cards import recorded_card
 
-_SUCCESS, _EXECUTION_FAILED = 0, 5000
+_SUCCESS, _ALLOCATION_FAILED, _EXECUTION_FAILED = 0, 4004, 5000
 _RECORDED = {
     Attribute.EXECUTION_PLAN_JSON_REPRESENTATION.number,
     Attribute.VARIANT_PACK_UNIQUE_IDS.number,
@@ -74,6 +74,8 @@ class Calls:
         CARD.require()
         CARD.require_current()
         CARD.forbid_in_capture()
+        if self._streams and "cudnnCreate" in CARD.settings.uncapturable:
+            return _ALLOCATION_FAILED
         result._obj.value = len(self._streams) + 1
         self._streams[result._obj.value] = 0
         return _SUCCESS
@@ -88,7 +90,8 @@ class Calls:
         CARD.require()
         CARD.require_current()
         stream = BY_POINTER[self._streams[handle]]
-        if stream.capture is not None and "cudnn" in CARD.settings.uncapturable:
+        refusing = CARD.settings.fails if stream.capture is None else CARD.settings.uncapturable
+        if "cudnnBackendExecute" in refusing:
             return _EXECUTION_FAILED
         graph = graph_of(self._of(plan, Attribute.EXECUTION_PLAN_JSON_REPRESENTATION))
         roles = map(Role, self._of(pack, Attribute.VARIANT_PACK_UNIQUE_IDS))

@@ -53,14 +53,17 @@ class Stream:
         """Capture from now on what this stream would do."""
         CARD.require()
         assert mode == 1, "the mode is not that of a thread"
-        assert CARD.capturing is None
-        self.capture = CARD.capturing = Capture(threading.get_ident())
+        thread = threading.get_ident()
+        assert thread not in CARD.captures
+        self.capture = CARD.captures[thread] = Capture()
 
     def end_capture(self) -> Graph:
         """Return the graph of what was captured."""
         capture = self.capture
         assert capture is not None
-        self.capture = CARD.capturing = None
+        # As CUDA demands, the thread that began it also ends it.
+        assert CARD.captures.pop(threading.get_ident()) is capture
+        self.capture = None
         if not capture.is_valid:
             raise CUDARuntimeError(CAPTURE_INVALIDATED)
         CARD.count("capture")
