@@ -31,6 +31,7 @@ _FIELDS = {
     "rate": 0.1,
     "threads": 1,
     "max_norm": None,
+    "device": "cpu",
 }
 _SIZE = 64 << 20
 
