@@ -228,6 +228,8 @@ def _unknown_key(path: Path, source: Source) -> Diagnostic:
     ours = next((each for each in keys_for(word) if each in known), "")
     hint = f"mxrun calls it {ours}" if ours else nearest(word, known)
     hint = hint or source.elsewhere(word)
+    if hint == f"did you mean {word!r}?":
+        hint = f"{word!r} is a key of the config itself, at its beginning"
     hint = hint or (
         f"known {source.noun}s: {', '.join(known)}" if known else f"there are no {source.noun}s"
     )

@@ -45,8 +45,6 @@ def key_elsewhere(key: str) -> str:
     if not found:
         near = near_names(key, (path.rpartition(".")[2] for path in places))
         found = [path for path in places if path.rpartition(".")[2] in near[:1]]
-    if key in found:
-        return f"{key!r} is a key of the config itself, at its beginning"
     return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 

@@ -86,6 +86,7 @@ def test_many_classes_show_the_worst_and_the_most_confused() -> None:
         "name": "softmax",
         "kind": "classes",
         "metrics": {},
+        "forecasts": [],
         "classes": classes,
         "rows": rows,
         "averages": {"macro": row, "weighted": row},

@@ -41,7 +41,7 @@ def message_of(*arguments: str) -> str:
             "evaluate digits_lenet",
             ["digits_lenet is a config: `mxrun train digits_lenet` makes a run"],
         ),
-        ("xyzzy", ["No such command 'xyzzy'. Commands: init, train, evaluate, infer,"]),
+        ("xyzzy", ["No such command 'xyzzy'. Commands: init, train, launch, evaluate, infer,"]),
         ("infer", ["Missing argument 'RUN'"]),
         ("infer runs/a", ["nothing to run on", "images/", "--split eval"]),
         ("infer runs/a a.png b.png --split eval", ["a.png, b.png and --split eval both say"]),

@@ -69,8 +69,9 @@ def test_examples_are_valid(tmp_path: Path) -> None:
             continue
         start = "" if entry.example.startswith("extends:") else "extends: base.yaml\n"
         path = config_file(tmp_path, start + entry.example, "example.yaml")
-        # The rest of a share.
-        overrides = ["data.train.split={share: 0.8}"] if entry.name == "rest" else []
+        # The rest of a share; shards of several processes.
+        beside = {"rest": ["data.train.split={share: 0.8}"], "shard": ["kvstore=dist_sync"]}
+        overrides = beside.get(entry.name, [])
         parsed = parse(path, overrides)
         problems = list(parsed.diagnostics)
         # Parts of other networks, metrics of other losses, and initialisers of packed vectors

@@ -165,8 +165,8 @@ def test_what_cannot_be_used_has_its_place(section: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("head.weight", np.nan, "fc_weight: 1 of 12 values are damaged"),
-        ("head.weight", 1e300, "fc_weight: 1 of 12 values are damaged"),
+        ("head.weight", np.nan, "fc_weight: 1 of 48 values are damaged"),
+        ("head.weight", 1e300, "fc_weight: 1 of 48 values are damaged"),
         ("units.0.norm.running_var", -0.5, "unit1/norm_moving_var: 1 of 4 values are damaged"),
     ],
 )

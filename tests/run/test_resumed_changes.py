@@ -20,7 +20,13 @@ from mxrun.config.run_config import RunConfig
 from mxrun.config.section import paths_without_effect
 from mxrun.options.infer import InferOptions
 from mxrun.run.resume import state_differences
-from mxrun.train.checkpoint import PlanRecord, RunState, read_manifest, save_checkpoint
+from mxrun.train.checkpoint import (
+    PARAMETERS_FILE,
+    PlanRecord,
+    RunState,
+    read_manifest,
+    save_checkpoint,
+)
 from mxrun.train.progress import Progress
 from mxrun.train.replay import NullObserver
 
@@ -122,6 +128,10 @@ WITHOUT_EFFECT = {
     "plugins": ("plugins=[]", ""),
     "engine": ("engine=naive", ""),
     "kvstore": ("kvstore=device", ""),
+    # Other values are refused in one process, or another plan.
+    "batch_parts": ("batch_parts=1", ""),
+    "shard": ("shard=none", ""),
+    "rank_timeout": ("rank_timeout=7", ""),
     "data.workers": ("data.workers=3", ""),
     "data.worker_kind": ("data.worker_kind=thread", ""),
     "data.worker_timeout": ("data.worker_timeout=7", ""),
@@ -368,7 +378,8 @@ def test_F5_other_plans_of_the_kernel_library_are_another_result(tmp_path: Path)
             data={},
         )
 
-    saved = read_manifest(save_checkpoint(tmp_path, state({"a": "one", "b": "two"}), {}))
+    arrays = {PARAMETERS_FILE: {"weight": np.ones(3, np.float32)}}
+    saved = read_manifest(save_checkpoint(tmp_path, state({"a": "one", "b": "two"}), arrays))
     assert saved.plan.kernel_plans == {"a": "one", "b": "two"}
     for plans in ({"a": "one", "b": "two"}, {"a": "one", "c": "three"}, {}):
         assert state_differences(saved, state(plans)) == []

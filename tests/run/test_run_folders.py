@@ -92,8 +92,9 @@ def test_a_killed_run_leaves_no_broken_checkpoint(wait: float, tmp_path: Path) -
     )
     run = tmp_path / "runs/digits_lenet"
     # Killed from the end of its only epoch on: while the checkpoint is written or just after.
-    while not (run / "metrics.jsonl").exists():
-        assert process.poll() is None or (run / "metrics.jsonl").exists()
+    metrics = run / "metrics.jsonl"
+    while not (metrics.exists() and metrics.stat().st_size):
+        assert process.poll() is None or metrics.exists()
         time.sleep(0.001)
     time.sleep(wait)
     os.kill(process.pid, signal.SIGKILL)

@@ -54,7 +54,8 @@ class SeriesOptions(CellForm, TableFile):
     )
     series: Named | None = Option(
         default=None,
-        description="The column that names the series of a row, of a table that has several.",
+        description="The column that names the series of a row, of a table that has several; "
+        "default: the table is one series.",
         examples=["station"],
     )
     target: Named | _Several = Option(
@@ -108,7 +109,8 @@ class SeriesOptions(CellForm, TableFile):
     season: _Size | None = Option(
         default=None,
         description="Number of steps after which values come again, at most the window: `evaluate` "
-        "compares with the forecast that repeats the last season, and MASE is in its units.",
+        "compares with the forecast that repeats the last season, and MASE is in its units; "
+        "default: none.",
         examples=[24],
     )
     validation: _Share = Option(
