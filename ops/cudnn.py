@@ -154,7 +154,7 @@ def bias_of(output: GraphTensor) -> GraphTensor:
 def followed(convolution: ConvolutionOperation, bias: GraphTensor | None) -> tuple[Operation, ...]:
     """Return a convolution into float32 that is in no memory, and its sum with a bias, if any."""
     output = convolution.output
-    product = replace(output, role=Role.PRODUCT, dtype=FLOAT32, is_virtual=True)
+    product = GraphTensor(Role.PRODUCT, FLOAT32, output.sizes, output.strides, is_virtual=True)
     return convolution.into(product), Pointwise(product, bias, output)
 
 
