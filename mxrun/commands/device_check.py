@@ -63,7 +63,7 @@ _VIEW = "it computes nothing: its output is its input"
 
 
 class DeviceDiffers(Exception):
-    """What a device does otherwise than the CPU."""
+    """Difference of a device's results from the CPU's."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -255,7 +255,12 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
     if suffix in images:
         _refuse_label(label, source)
         return survey_stored_images(source, *images[suffix])
-    others = ", ".join((".npz", *images))
+    raise _unknown_file(path, tables, images)
+
+
+def _unknown_file(path: Path, tables: Collection[str], images: Collection[str]) -> UserError:
+    """Return the error for a file whose suffix is not known; tables, images: those that are."""
+    suffix, others = path.suffix.lower(), ", ".join((".npz", *images))
     expected = f"a folder, a table ({', '.join(tables)}), a text, or images or arrays ({others})"
     hint = ""
     if suffix in SUFFIXES:
@@ -267,7 +272,7 @@ def _survey(source: str, options: InitOptions) -> DataSurvey:
     else:
         hint = "--as text reads it as a text, --as table as a table"
     problem = f"{path}: this kind of file is not known"
-    raise UserError(
+    return UserError(
         Diagnostic(problem, None, expected, suffix or "a file without suffix", hint=hint)
     )
 

@@ -30,7 +30,7 @@ _WRITES = 32
 
 
 class ProbeFailure(MxrunError):
-    """What a device did instead of what was asked of it."""
+    """Failure of a device to do what a probe asks of it."""
 
 
 @dataclass(frozen=True)

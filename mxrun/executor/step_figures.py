@@ -1,4 +1,4 @@
-"""What a step of a plan takes at least: its launches, bytes and operations, by operator."""
+"""Least cost of a plan's step: its launches, bytes and operations, by operator."""
 
 from __future__ import annotations
 

@@ -62,15 +62,8 @@ class RankExchange(LocalExchange):
             raise UserError(Diagnostic(problem, expected=f"one of {', '.join(_SUMMED)}"))
         super().init(key, value)
         stored = self.stored[key]
-        mirror = stored.chunk.device.mirror(stored.handle, stored.spec)
-
-        def run(_: RunContext) -> None:
-            mirror.load()
-            self.ranks.broadcast(mirror.array)
-            mirror.store()
-
-        name, variable = f"kvstore init {key}", stored.chunk.variable
-        stored.chunk.engine.push(self._message(run, stored.context, name, 0, [variable]))
+        name, broadcast = f"kvstore init {key}", self.ranks.broadcast
+        stored.chunk.engine.push(self._change(stored, self._flat(stored), name, 0, broadcast))
 
     def barrier(self) -> None:
         """Wait until every rank has called this, and for all messages before."""
@@ -91,16 +84,11 @@ class RankExchange(LocalExchange):
 
     def share_slices(self, key: Key, array: NDArray, priority: int) -> EngineOperator:
         """Return the operation that gives all ranks each other's slices of an array."""
-        mirror, ranks = self._flat(array), self.ranks
-        bounds = slice_elements(mirror.array, ranks.size)
-
-        def run(_: RunContext) -> None:
-            mirror.load()
-            ranks.share_slices(mirror.array, bounds)
-            mirror.store()
-
+        mirror = self._flat(array)
+        bounds = slice_elements(mirror.array, self.ranks.size)
         name = f"share slices of {key}{BETWEEN_RANKS}"
-        return self._message(run, array.context, name, priority, [array.chunk.variable])
+        share = self.ranks.share_slices
+        return self._change(array, mirror, name, priority, lambda here: share(here, bounds))
 
     def _reduce(self, key: Key, arrays: Sequence[NDArray], priority: int) -> NDArray:
         total = super()._reduce(key, arrays, priority)
@@ -133,10 +121,21 @@ class RankExchange(LocalExchange):
         """Return the operation that replaces an array by what `summed` makes of it."""
         mirror = self._flat(array)
         received = np.empty(self.ranks.received_elements(mirror.array), mirror.array.dtype)
+        return self._change(array, mirror, name, priority, lambda here: summed(here, received))
+
+    def _change(
+        self,
+        array: NDArray,
+        mirror: Mirror,
+        name: str,
+        priority: int,
+        change: Callable[[HostArray], object],
+    ) -> EngineOperator:
+        """Return the operation that changes an array in the host's memory, its mirror."""
 
         def run(_: RunContext) -> None:
             mirror.load()
-            summed(mirror.array, received)
+            change(mirror.array)
             mirror.store()
 
         return self._message(run, array.context, name, priority, [array.chunk.variable])

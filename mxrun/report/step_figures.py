@@ -1,4 +1,4 @@
-"""What a step on a card takes at least, by operator."""
+"""Least cost of a step on a card, by operator."""
 
 from __future__ import annotations
 

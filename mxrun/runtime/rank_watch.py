@@ -23,7 +23,7 @@ _MAX_PERIOD_S = 1.0
 
 @dataclass(frozen=True)
 class RankActivity:
-    """What a rank does.
+    """Activity of a rank.
 
     count: number of its messages to all others so far. is_waiting: whether it waits for the next.
     """

@@ -1,4 +1,4 @@
-"""What was learned of a series' columns; it is saved with the run and undone in forecasts."""
+"""Scaling learned of a series' columns, saved with the run and undone in forecasts."""
 
 from __future__ import annotations
 

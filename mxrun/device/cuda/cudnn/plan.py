@@ -69,7 +69,7 @@ class ExecutionPlan:
 
     @property
     def record(self) -> dict[str, object]:
-        """What the same plan is made from again, as JSON with its digest."""
+        """Figures from which the same plan is made again, as JSON with its digest."""
         figures: dict[str, object] = {
             "engine": self.engine,
             "workspace_bytes": self.workspace_bytes,
